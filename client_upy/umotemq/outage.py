@@ -61,6 +61,7 @@ class Ring:
         self._loaded = self._done = 0  # the newest that came into the ring, and that went
         self._asked = self._number = 0  # how many records the ping of this number confirms
         self._ahead = None  # what was read of the store, and found no room here yet
+        self._writing = None  # the client, while it writes what is kept nowhere else
 
     def __getattr__(self, name):
         # No properties: with one in a class, MicroPython looks for others whenever an attribute is
@@ -164,18 +165,18 @@ class Ring:
         ``sent``: how many bytes of it the stream took, or what it raised. If the link fails, it
         stays here. Returns whether it is gone.
         """
-        size = len(client._part)
+        self._writing = None if confirm else client
         try:
             if isinstance(sent, OSError):
                 client._fail(None, sent)
             client._first = sent or 0
-            client._last = size
+            client._last = len(client._part)
             client._push()
             return not client._last
         except LinkError:
-            if not confirm:
-                self._put(client._out, size, 0, False)  # what was half sent is sent whole again
-        return False
+            return False
+        finally:
+            self._writing = None
 
     def drain(self, client):
         """Send what is here, as far as the stream of ``client`` takes it, and ask for answers."""
@@ -235,6 +236,12 @@ class Ring:
             self._clear()
             self._ahead = None
             self._loaded = self._done
+        client = self._writing
+        if client:
+            # Now, as what ``on_down`` publishes is packed where it stands. What was half sent is
+            # sent whole again.
+            self._writing = None
+            self._put(client._out, len(client._part), 0, False)
 
     # ---- inside ----
 

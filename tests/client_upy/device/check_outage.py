@@ -99,6 +99,28 @@ def one_like_the_last_is_not_lost_with_the_stream():
 
 
 @check
+def what_is_published_when_the_link_is_lost_takes_no_place():
+    for before in (0, 2):  # none, or some like it: then it is written where it is packed
+        stream = Breaking()
+        ring = Ring(200)
+        client = FmqpClient(stream, name=b"n", outage=ring, retry_ms=20)
+        client.connect(timeout_ms=1000)
+        for n in range(before):
+            client.publish("a", b"%d" % n)
+        client.on_down = lambda client=client: client.publish("state", b"down")
+        stream.broken = True
+        client.publish("a", b"9")
+        equal((client.up, ring.count), (False, 2))
+        stream.broken = False
+        stream.take()
+        client.connect(timeout_ms=1000)
+        while ring.count:
+            client.poll(10)
+        want = publication(b"a", b"9") + publication(b"state", b"down")
+        equal(stream.take()[-len(want) :], want)
+
+
+@check
 def why_the_stream_failed_is_told_of_one_like_the_last():
     stream = Breaking()
     client = FmqpClient(stream, name=b"n")
