@@ -123,7 +123,9 @@ def command(
         wanted = topics or wildcards[::-1]
         subscription = client.begin_subscribing(*wanted, *INFO, uncounted=True)
         timing = _Timing(interval_s, once, bool(topics), timeout_s)
-        while _watch(client, subscription, traffic, view, timing):
+        first = True
+        while _watch(client, subscription, traffic, view, timing, first):
+            first = False
             traffic.broker_lost()
 
 
@@ -136,9 +138,17 @@ class _Timing:
 
 
 def _watch(
-    client: Client, subscription: Subscribing, traffic: Traffic, view: View, timing: _Timing
+    client: Client,
+    subscription: Subscribing,
+    traffic: Traffic,
+    view: View,
+    timing: _Timing,
+    first: bool,
 ) -> bool:
-    """Count while the subscription is active; True if it was interrupted, False if it is enough."""
+    """Count while the subscription is active; True if it was interrupted, False if it is enough.
+
+    ``first``: a broker that was never heard has to answer in time. One that was is waited for.
+    """
 
     def lost() -> bool:
         return not subscription.active
@@ -152,7 +162,12 @@ def _watch(
         message = subscription.receive(_LOOK_S)
         if message is not None:
             take(message)
-        elif client.connections <= 1 and time.monotonic() >= answer_by and not subscription.active:
+        elif (
+            first
+            and client.connections <= 1
+            and time.monotonic() >= answer_by
+            and not subscription.active
+        ):
             raise Timeout(
                 f"the broker did not answer within {timing.answer_within_s:g} s of subscribing"
                 f"{client.doubt}"

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import signal
+import subprocess
 import time
 from pathlib import Path
 
@@ -273,6 +274,20 @@ def test_top_goes_on_with_its_counts(address: str) -> None:
     code, _, stderr = ended(process)
     assert code == 130
     assert stderr.startswith(b"top: trying again: ")
+
+
+def test_top_waits_for_a_broker_longer_than_for_an_answer(address: str) -> None:
+    command = motemq("top", address, "--json", "--interval", "0.2", "--reconnect")
+    with broker("--listen", address) as mortal:
+        process = spawn(command)
+        _until_report(process, lambda report: report["clients"] == 1)
+        mortal.end(signal.SIGKILL)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(6.0)  # an answer has 5 s
+    with broker("--listen", address):
+        _until_report(process, lambda report: report["clients"] == 1)
+    process.send_signal(signal.SIGINT)
+    assert ended(process)[0] == 130
 
 
 def _until_report(process: Process, wanted: object) -> None:
