@@ -38,10 +38,8 @@ class Maintenance:
         self._spark = spark
         self._config = config
         rules = load_registry(config.registry)
-        # In a session of its own: a stream that is started meanwhile would keep the settings that
-        # gold has for the time of a table (``rollups.batches_by_rows``).
         self._gold = Refresh(
-            spark.newSession(), config.place, rules, config.rig, config.history_s, config.keep_s
+            spark, config.place, rules, config.rig, config.history_s, config.keep_s
         )
         self._once = once
         self._restarts = Restarts(patient=not once)
