@@ -24,7 +24,10 @@ from host_broker.client_errors import ClientError, ConnectionLost, NotSupported
 ECHO_TOPICS = "motemq/echo/"  # what clients tell themselves, to see that the broker is there
 PropertyValue = str | bytes | int | float | datetime  # of messages; datetime with its timezone
 
-DOUBT = "; is it the right port and protocol?"  # for errors of a peer that may be no broker at all
+# For errors of a peer that may be no broker at all, or, by TLS, one that lets in only who shows a
+# certificate: by TLS 1.3 it refuses others when our handshake is over.
+DOUBT = "; is it the right port and protocol?"
+_DOUBT_BY_TLS = DOUBT + " If it wants clients to show a certificate: ?cert=FILE&key=FILE"
 
 
 class Ability(Enum):
@@ -241,6 +244,7 @@ class Channel(ABC):
 
     next_deadline: float | None = None  # when ``tick`` wants to be called, None = never
     heard: bool = False  # the broker has said anything yet
+    shows_no_certificate: bool = False  # there is TLS, and the broker knows nobody's certificate
     # What its first words look like to those who tell strangers apart, "" if like nobody's.
     begins_as: ClassVar[str] = ""
 
@@ -252,7 +256,9 @@ class Channel(ABC):
     @property
     def doubt(self) -> str:
         """A question to end an error text with, if the peer may be no broker; else ""."""
-        return "" if self.heard else DOUBT
+        if self.heard:
+            return ""
+        return _DOUBT_BY_TLS if self.shows_no_certificate else DOUBT
 
     @abstractmethod
     def begin(self, now: float) -> Sequence[Event]:

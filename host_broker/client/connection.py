@@ -55,6 +55,7 @@ class _ChannelConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
         self._secure = address.transport == "tls"
+        channel.shows_no_certificate = self._secure and not address.options.get("cert")
         self._sent_at = 0.0
         self._gone = self._loop.create_future()
 

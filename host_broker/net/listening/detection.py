@@ -158,6 +158,10 @@ class ProtocolDetector:
     def handshake_ended(self) -> None:
         """asyncio has the socket, or has closed it."""
 
+    def disagreed(self, peer: str, why: str) -> None:
+        """Have it logged."""
+        self._context.pending.log_disagreement(self._context.name, peer, why)
+
     # ---- inside ----
 
     def _look(self) -> tuple[str, bytes]:

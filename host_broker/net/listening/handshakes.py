@@ -18,6 +18,8 @@ from host_broker.net.live_settings import LiveSettings
 _GOODBYE_S = 5.0  # for a peer to answer our close_notify
 _SILENT_S = 1.0  # a handshake that has taken longer waits for its peer, not for us
 _LOOK_AGAIN_S = 0.2
+# OpenSSL's words for what does not begin as TLS does.
+_NO_TLS = ("wrong version number", "http request", "https proxy request", "record layer failure")
 
 
 class Handshaker(Protocol):
@@ -28,6 +30,12 @@ class Handshaker(Protocol):
 
     def handshake_ended(self) -> None:
         """It is established, or was closed."""
+
+    def peer(self) -> str:
+        """Return its host, for the log."""
+
+    def disagreed(self, peer: str, why: str) -> None:
+        """Log why it could not be established: asyncio does not tell the peer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +113,7 @@ class Handshakes:
         self._start_some()
 
     async def _run(self, handshake: _Handshake) -> None:
+        peer = handshake.owner.peer()  # a closed socket has none
         try:
             await self._loop.connect_accepted_socket(
                 handshake.owner.established,
@@ -113,8 +122,10 @@ class Handshakes:
                 ssl_handshake_timeout=self._live.net.tls_handshake_s,
                 ssl_shutdown_timeout=_GOODBYE_S,
             )
-        except OSError:  # ConnectionError and SSLError are one
+        except OSError as error:  # ConnectionError and SSLError are one
             self.failed["no agreement"] += 1
+            if isinstance(error, ssl.SSLError):
+                handshake.owner.disagreed(peer, _why(error))
         finally:
             self._ended(handshake)
 
@@ -133,3 +144,16 @@ class Handshakes:
     def _drop(self, handshake: _Handshake) -> None:
         handshake.sock.close()
         handshake.owner.handshake_ended()
+
+
+def _why(error: ssl.SSLError) -> str:
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not of our client_ca ({error.verify_message})"
+    if reason == "peer did not return a certificate":
+        return "it showed no certificate, and this listener has a client_ca"
+    if reason in _NO_TLS:
+        return "it speaks something else"
+    if "alert" in reason and ("unknown ca" in reason or "certificate" in reason):
+        return f"it does not trust our certificate ({reason})"
+    return reason

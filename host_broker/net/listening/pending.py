@@ -135,6 +135,10 @@ class PendingConnections:
             text = f"{name}: {peer} speaks {protocol}, which this broker does not yet"
         self._log.write(peer, protocol, text)
 
+    def log_disagreement(self, listener: str, peer: str, why: str) -> None:
+        """Log that a TLS handshake of ``listener`` came to nothing."""
+        self._log.write(peer, f"TLS {why}", f"{listener}: {peer or 'a client'}: no TLS: {why}")
+
     def failed(self, error: Exception) -> None:
         """Report a bug of ours."""
         self._loop.call_exception_handler(

@@ -20,7 +20,6 @@ from host_broker.client_errors import (
     callers_mistakes,
 )
 from host_broker.client_session import (
-    DOUBT,
     Ability,
     Active,
     ClientSession,
@@ -187,7 +186,7 @@ class LightmqClientSession(ClientSession):
         if self._connack is None and not self.heard:
             where = self.setup.where
             return ConnectionLost(
-                f"{where} closed the connection instead of answering CONNECT{DOUBT}"
+                f"{where} closed the connection instead of answering CONNECT{self.doubt}"
             )
         if self.setup.calls is not None and self._waiting:
             # The broker closes a call that fails: LightMQ has no error packet.

@@ -203,7 +203,7 @@ class UmqClientSession(ClientSession):
     def receive_end(self, error: ConnectionLost) -> ClientError:
         if self._state is _State.WAIT_UPGRADE and not self.heard:
             where = self.setup.where
-            error = ConnectionLost(f"{where} closed the connection at once{DOUBT}")
+            error = ConnectionLost(f"{where} closed the connection at once{self.doubt}")
         self._close()
         return error
 

@@ -44,7 +44,9 @@ def test_tls_carries_both_protocols_and_is_verified(tmp_path: Path) -> None:
         plain = running.urls["fmqps"].replace("fmqps", "fmqp")
         with pytest.raises(ClientError), connect(plain, timeout_s=20.0) as client:
             client.ping(20.0)
-        assert running.end() == (0, "")
+        code, said = running.end()
+        assert code == 0
+        assert said.endswith(": 127.0.0.1: no TLS: it speaks something else\n")
 
 
 def test_a_client_ca_lets_only_its_clients_in(tmp_path: Path) -> None:
@@ -59,6 +61,27 @@ def test_a_client_ca_lets_only_its_clients_in(tmp_path: Path) -> None:
         for wrong in (url, f"{url}&cert={bad}&key={bad_key}"):
             with pytest.raises(ClientError), connect(wrong) as client:
                 client.ping(20.0)
+
+
+@pytest.mark.parametrize("protocol", ["fmqps", "lightmqs", "umqs", "fqs", "micromsg2s"])
+def test_both_ends_say_that_a_certificate_is_missing(tmp_path: Path, protocol: str) -> None:
+    """By TLS 1.3 the client's handshake is over by then, and asyncio sends no alert."""
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+    cert, key = ours.issue("broker")
+    listen = f"autos://127.0.0.1:0?cert={cert}&key={key}&client_ca={ours.file}"
+    with broker("--listen", listen) as running:
+        url = f"{running.urls['autos'].replace('autos', protocol)}?ca={ours.file}"
+        asked = r"show a certificate: \?cert=FILE&key=FILE"
+        with pytest.raises(ClientError, match=asked), connect(url, timeout_s=20.0) as client:
+            client.ping(20.0)
+        bad, bad_key = theirs.issue("bad")
+        url = f"{url}&cert={bad}&key={bad_key}"
+        with pytest.raises(ClientError) as caught, connect(url, timeout_s=20.0) as client:
+            client.ping(20.0)
+        assert "show a certificate" not in str(caught.value)
+        _, said = running.end()
+    assert "127.0.0.1: no TLS: it showed no certificate, and this listener has a client_ca" in said
+    assert "127.0.0.1: no TLS: its certificate is not of our client_ca (" in said
 
 
 def test_half_open_handshakes_end_and_disturb_nobody(tmp_path: Path) -> None:
