@@ -2,7 +2,7 @@ import { PAGE, useAnswer } from "../components/asked.js";
 import { Sparkline } from "../components/chart.js";
 import { oneLine } from "../decode.js";
 import { ago, clock, milliseconds } from "../format.js";
-import { html, useState } from "../html.js";
+import { html, useMemo, useState } from "../html.js";
 import { PAST_LOOK_MS } from "../live.js";
 import { topicLink } from "../route.js";
 import { Topics } from "../topics.js";
@@ -29,10 +29,15 @@ const LIGHTMQ = ["lightmq/*/*", { last: PAGE }];
 export function Boards({ live }) {
   const { answer, trouble } = useAnswer(live, "clients", [{ limit: PAGE }]);
   const [filter, setFilter] = useState("");
-  const past = [TELEMETRY, LIGHTMQ].flatMap(
-    (asked) => useAnswer(live, "history", asked, PAST_LOOK_MS).answer?.publications ?? [],
+  const telemetry = useAnswer(live, "history", TELEMETRY, PAST_LOOK_MS).answer;
+  const lightmq = useAnswer(live, "history", LIGHTMQ, PAST_LOOK_MS).answer;
+  // The page is shown anew several times a second, the past changes once a minute.
+  const past = useMemo(
+    () => pastBoards([telemetry, lightmq].flatMap((told) => told?.publications ?? [])),
+    [telemetry, lightmq],
   );
-  const boards = boardsOf(live.topics, answer?.clients ?? [], past);
+  const boards = [...new Map([...past, ...boardsIn(live.topics, answer?.clients ?? [])]).values()];
+  boards.sort((one, other) => (one.name < other.name ? -1 : 1));
   const found = boards.filter((board) => board.name.toLowerCase().includes(filter.toLowerCase()));
   return html`
     <h1>Boards</h1>
@@ -65,25 +70,24 @@ export function Boards({ live }) {
 }
 
 /**
- * @param {Topics} topics
- * @param {any[]} clients
+ * Boards as they were.
+ *
  * @param {any[]} past publications, as the broker's history tells them
- * @returns {Board[]}
+ * @returns {Map<string, Board>}
  */
-function boardsOf(topics, clients, past) {
-  const before = new Topics();
-  before.take(
+function pastBoards(past) {
+  const topics = new Topics();
+  topics.take(
     past.map(({ topic, at, text, bytes }) => {
       return { topic, at, payload: text ?? bytes ?? "", properties: {}, retained: true };
     }),
   );
-  const boards = boardsIn(before, []);
+  const boards = boardsIn(topics, []);
   for (const board of boards.values()) {
     board.past = Math.max(board.presence?.at ?? 0, ...board.readings.map((each) => each.at ?? 0));
     board.presence = null; // it says how it was
   }
-  for (const [name, board] of boardsIn(topics, clients)) boards.set(name, board);
-  return [...boards.values()].sort((one, other) => (one.name < other.name ? -1 : 1));
+  return boards;
 }
 
 /** @param {Topics} topics @param {any[]} clients @returns {Map<string, Board>} */
