@@ -9,7 +9,7 @@ import { html, useEffect, useState } from "../html.js";
 const MOST_LISTED = 50;
 /** Publications of a curve. */
 const MOST_POINTS = 600;
-const EVERY_MS = 250;
+const EVERY_MS = 500;
 /** Between what the broker's past says of a publication's time and what is retained says. */
 const SAME_MS = 1000;
 
@@ -96,7 +96,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
         .slice(-MOST_LISTED)
         .reverse()
         .map(
-          (each, index) => html`<li key=${last.length - index}>
+          (each) => html`<li key=${each.serial}>
             <time>${clock(each.at)}</time>
             <span class="mono">${each.line || "(empty)"}</span>
             ${each.replaced > 0 && html`<span class="soft">${each.replaced} before it left out</span>`}
@@ -126,14 +126,18 @@ function isSame(one, other) {
 /**
  * A publication as the list and the curve need it.
  *
- * @typedef {{at: number, retained: boolean, replaced: number, line: string, number: number | null,
- *   payload: any, properties: any}} Came `payload`, `properties`: of the newest only
+ * @typedef {{serial: number, at: number, retained: boolean, replaced: number, line: string,
+ *   number: number | null, payload: any, properties: any}} Came `serial`: no other has it, so that a
+ *   row of the list stays when it moves; `payload`, `properties`: of the newest only
  */
+
+let latestSerial = 0;
 
 /** @param {any} publication @returns {Came} */
 function read({ at, retained, replaced, payload, properties }) {
   const [line, number] = [oneLine(payload), numberIn(payload)];
-  return { at, retained, replaced, line, number, payload, properties };
+  latestSerial += 1;
+  return { serial: latestSerial, at, retained, replaced, line, number, payload, properties };
 }
 
 /** @param {Came[]} came @returns {Came[]} as many as are shown */
