@@ -228,7 +228,7 @@ def test_what_is_not_sent_when_the_broker_stops_waits_again(marks: bool) -> None
     if marks:
         entry = queued[spell_place(_Q, 0)]
         assert entry is not None
-        _, done, _ = read_state(entry[1])
+        _, done, _, _ = read_state(entry[1])
         assert (forgotten, done) == (set(), 1)  # one of those behind it may come again
     else:
         assert forgotten == {1, 3, 5}

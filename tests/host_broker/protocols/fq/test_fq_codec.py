@@ -129,7 +129,7 @@ def test_messages_come_as_they_were_said(
         origin = spell_origin(sender, hops) if with_origin else b""
         data += spell_run(spell_head(exchange, route), origin, [id], [payload])
         if len(payload) > _MOST:
-            expected.append(TooLong(exchange, route, len(payload)))
+            expected.append(TooLong(exchange, route, id, len(payload)))
         elif with_origin:
             expected.append((exchange, route, id, sender, hops, payload))
         else:
@@ -193,7 +193,7 @@ def test_what_is_too_long_is_not_kept() -> None:
     codec = Codec("broker", 1 << 20, budget)
     codec.receive_data(spell_greeting(DataGreeting(b"k")))
     head = spell_head(b"ex", b"r") + ID + b"\xff" * 4
-    assert codec.receive_data(head) == [TooLong(b"ex", b"r", 0xFFFFFFFF)]
+    assert codec.receive_data(head) == [TooLong(b"ex", b"r", ID, 0xFFFFFFFF)]
     for _ in range(16):
         assert codec.receive_data(bytes(65_536)) == []
     assert budget.left == 100_000
