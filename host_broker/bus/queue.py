@@ -455,8 +455,9 @@ class Queue:
 
     def begin_taking(self, taker: bytes, number: int) -> None:
         """A taker is about to consume, and has kept all up to a number. If it was the last taker,
-        that is done with; else it speaks of another queue, and is given all that waits."""
-        if self.taker != taker:
+        that is done with; else it speaks of another queue, and is given all that waits. So it is if
+        the number is yet to come: a loss of power has taken what this queue knew."""
+        if self.taker != taker or number > self._last_number:
             self.taker = taker
             return
         self._clear_taken()
