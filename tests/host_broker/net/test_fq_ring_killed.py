@@ -1,5 +1,6 @@
 """A ring of three brokers under load, of which some are killed again and again."""
 
+import functools
 import http.client
 import threading
 from collections import Counter
@@ -47,7 +48,7 @@ class _Load:
     def end(self) -> None:
         self._ended.set()
         for thread in self._threads:
-            thread.join(PATIENCE_S)
+            thread.join(2 * PATIENCE_S)
             assert not thread.is_alive()
 
 
@@ -88,6 +89,8 @@ def kill_and_compare(folder: Path, killed: Iterable[set[int]]) -> None:
             for each in which:
                 nodes[each].start()
         load.end()
+        for taker in range(3):
+            until(functools.partial(nodes[taker - 1].gives_to, f"for-{taker}"))
         # What is behind all else on all ways round.
         last = {f"last {number}" for number in range(3)}
         for number, node in enumerate(nodes):
