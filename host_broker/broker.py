@@ -46,6 +46,7 @@ from host_broker.bus.commands import (
     Ponged,
     Publish,
     PublishMany,
+    Remember,
     Reply,
     Send,
     Signal,
@@ -90,8 +91,10 @@ from host_broker.bus.queue import (
     Queue,
     read_attributes,
     read_place,
+    read_remembered,
     spell_attributes,
     spell_place,
+    spell_remembered,
     spell_state,
 )
 from host_broker.bus.retained import RetainedMessage
@@ -323,7 +326,7 @@ class Broker:
         )
         self._work = self._bus.work
         self._topics = self._bus.topics
-        self._recording = journalled
+        self._recording = self._stores = journalled
         self._remembers = remembers
         self._wall_ns = wall_ns
         self._questions: dict[int, tuple[Client, Callable[[Any], Sequence[Command]]]] = {}
@@ -352,6 +355,7 @@ class Broker:
         self._blocking: dict[bytes, Queue] = {}  # they were full: their publishers may have to wait
         self._ending = False  # a signal has come, or stop: nothing more is read
         self._held_memory = Budget(settings.bus.max_held_bytes)
+        self._remembered: dict[bytes, bytes] = {}  # by protocols, across restarts
         context = BrokerContext(
             settings.bus,
             random_u16 or _id_sequence(),
@@ -367,6 +371,7 @@ class Broker:
             clock_ns,
             wall_ns,
             self,
+            self._remembered,
         )
         for name, spec in self._specs.items():
             section = spec.section or name
@@ -413,6 +418,10 @@ class Broker:
         count = 0
         for key, first, second in entries:
             name, number = read_place(key)
+            remembered = read_remembered(name)
+            if remembered is not None:
+                self._remembered[remembered] = first
+                continue
             if number == 0:
                 how = read_attributes(first)
                 queue = self._bus.open_queue(name, durable=True, restored=True, **how)
@@ -2298,6 +2307,10 @@ class Broker:
                         continue
                     self._cause = connection
                     self._deliver(connection, QueueDelivery(queue.name, messages))
+                    if queue.taker:
+                        # Or what it keeps could be published here once more after a kill, under
+                        # another number.
+                        self._outputs.kept_first.add(connection)
                     if queue.waits_until_sent(connection):
                         self._proceed_later(connection, all_sent=True)
                     elif queue.is_paced(connection):
@@ -2359,6 +2372,10 @@ class Broker:
             command.acknowledged,
             None if wanted is None else partial(self._passes, wanted, client.connection),
         )
+        if command.taker is not None and queue.durable:
+            queue.begin_taking(command.taker.name, command.taker.number)
+            self._store_queue(queue)
+            self._outputs.queued_first = True
         queue.ready(client.connection, not client.congested)
         self._deliver_queue(queue)
 
@@ -2382,6 +2399,18 @@ class Broker:
         queue = self._bus.queues.get(command.queue)
         if queue is not None and queue.acknowledge(client.connection, command.numbers):
             self._deliver_queue(queue)
+
+    def _remember(self, client: Client, command: Remember) -> None:
+        if not self._stores:
+            return
+        if command.value is None:
+            self._remembered.pop(command.name, None)
+            entry = None
+        else:
+            self._remembered[command.name] = command.value
+            entry = command.value, b""
+        self._outputs.queued[spell_remembered(command.name)] = entry
+        self._outputs.kept_first.add(client.connection)
 
     # ---- connections ----
 
@@ -2639,6 +2668,7 @@ _EXECUTE = _Executors(
         Consume: Broker._consume,
         StopConsuming: Broker._stop_consuming,
         Acknowledge: Broker._acknowledge,
+        Remember: Broker._remember,
         Send: Broker._send,
         Pace: Broker._pace,
         Ask: Broker._ask_edge,

@@ -112,7 +112,9 @@ class Outputs:
     ``queued``: the same for durable queues, by ``bus.queue.spell_place``: messages as packet and
     properties, None for those that are done with; of a queue itself (number 0) its policy and
     limits, and up to which number consumers may have been given messages. ``queued_first``: that
-    has changed, and is to be kept before anything is sent.
+    has changed, and is to be kept before anything is sent. What protocols remember is there, too.
+    ``kept_first``: connections that are to be sent nothing of this turn before all of it is kept as
+    ``journal.ack`` says.
     ``rests``: connections that are to be read no further for so many seconds.
     ``holds`` are to be read no further until they are among ``releases`` for the same reason.
     ``behind``: connections that have publishers wait since now (True), or do so no more (None: as
@@ -138,6 +140,7 @@ class Outputs:
     retained_by: dict[bytes, ConnectionId]
     queued: dict[bytes, tuple[bytes, bytes] | None]
     queued_first: bool
+    kept_first: set[ConnectionId]
     forwards: list[Forward]
     closes: list[Close]
     rests: dict[ConnectionId, float]
@@ -164,6 +167,7 @@ class Outputs:
         self.retained_by = {}
         self.queued = {}
         self.queued_first = False
+        self.kept_first = set()
         self.forwards = []
         self.closes = []
         self.rests = {}

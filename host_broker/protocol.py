@@ -75,6 +75,7 @@ class BrokerContext:
     ``wall_ns``: the time of day, since 1970. ``view``: the broker itself, to look at.
     ``topics_of`` is ``topics`` as the hot path of one connection uses it: whoever reads with it and
     makes runs of what is marked there has the fastest way; None: everybody has the same.
+    ``remembered``: what ``Remember`` has kept, by name.
     """
 
     bus: BusSettings
@@ -91,6 +92,7 @@ class BrokerContext:
     clock_ns: Callable[[], int] = lambda: 0
     wall_ns: Callable[[], int] = lambda: 0
     view: BrokerView | None = None
+    remembered: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,12 +172,24 @@ class Enqueue:
 
 
 @dataclass(frozen=True, slots=True)
+class Taker:
+    """Who takes what a queue has to keep it, and up to which of its numbers that is kept there."""
+
+    name: bytes
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Consume:
     """Take messages of a queue, at most ``credit`` that are not acknowledged at any time.
 
     ``acknowledged=False``: what was delivered is done with, and credit is not counted. ``filter``:
     only what it wants; the rest waits for other consumers. ``own`` as in ``OpenQueue``. Again for
     the same queue: as this says.
+
+    ``taker``, of a durable queue: if it was the last one to say so, what it has kept is done with;
+    to any other one the numbers mean nothing. It is sent only what is kept here, under a number
+    that no other message will have.
     """
 
     queue: bytes
@@ -185,6 +197,7 @@ class Consume:
     acknowledged: bool = True
     filter: Filter | None = None
     own: bool = False
+    taker: Taker | None = None
     answer: Answer | None = None
 
 
@@ -205,6 +218,19 @@ class Acknowledge:
 
     queue: bytes
     numbers: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Keep a few bytes across restarts (``BrokerContext.remembered``); None: forget them.
+
+    A broker that is killed has either both, this and what the next command puts into durable
+    queues, or neither. What the session's own peer is sent in this turn waits until it is kept as
+    ``journal.ack`` says. ``name`` begins with that of the protocol.
+    """
+
+    name: bytes
+    value: bytes | None
 
 
 @dataclass(slots=True)
@@ -399,6 +425,7 @@ Command = (
     | Consume
     | StopConsuming
     | Acknowledge
+    | Remember
     | Send
     | Pace
     | Ask

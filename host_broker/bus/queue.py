@@ -29,6 +29,10 @@ _MOST_BYTES_OVER = 64 * 1024 * 1024
 # this need not be stored for each.
 _MARKED_AHEAD = 10_000
 _NUMBER = Struct(">Q")
+# How the keys of what is no queue's begin, which a protocol wants remembered: no queue has such a
+# name. Their number is not 0, which comes first of all.
+_REMEMBERED = b"$/remembered/"
+_REMEMBERED_NUMBER = 1
 _NOBODY: ConnectionId = 0
 # Of what was taken from the middle, so much may be there still; more is cleared away.
 _MOST_TAKEN = 64
@@ -55,23 +59,33 @@ def read_attributes(text: bytes) -> dict[str, Any]:
 
 def spell_state(queue: "Queue") -> bytes:
     """Return what else of a durable queue is stored: up to which number messages may have been
-    given; with checkpoints also up to which all are done with, and each as number and name."""
-    if not queue.checkpoints:
+    given; with checkpoints also up to which all are done with, and each as number and name; with a
+    taker its name. One that has more than a number is kept when it is empty."""
+    if not queue.checkpoints and not queue.taker:
         return b"%d" % queue.given
-    marks = [b"%d=%s" % (number, name.hex().encode()) for name, number in queue.checkpoints.items()]
-    return b" ".join((b"%d" % queue.given, b"%d" % queue.done, *marks))
+    words = [b"%d" % queue.given, b"%d" % (queue.done if queue.checkpoints else 0)]
+    words += [
+        b"%d=%s" % (number, name.hex().encode()) for name, number in queue.checkpoints.items()
+    ]
+    if queue.taker:
+        words.append(b"@" + queue.taker.hex().encode())
+    return b" ".join(words)
 
 
-def read_state(text: bytes) -> tuple[int, int, dict[bytes, int]]:
-    """Return given, done, and checkpoints. ValueError if it is none."""
+def read_state(text: bytes) -> tuple[int, int, dict[bytes, int], bytes]:
+    """Return given, done, checkpoints, and the taker. ValueError if it is none."""
     given, *more = text.split(b" ")
+    checkpoints: dict[bytes, int] = {}
+    taker = b""
     if not more:
-        return int(given), 0, {}
-    checkpoints = {}
-    for mark in more[1:]:
-        number, _, name = mark.rpartition(b"=")
+        return int(given), 0, checkpoints, taker
+    for word in more[1:]:
+        if word.startswith(b"@"):
+            taker = bytes.fromhex(word[1:].decode())
+            continue
+        number, _, name = word.rpartition(b"=")
         checkpoints[bytes.fromhex(name.decode())] = int(number)
-    return int(given), int(more[0]), checkpoints
+    return int(given), int(more[0]), checkpoints, taker
 
 
 def read_place(key: bytes) -> tuple[bytes, int]:
@@ -79,6 +93,22 @@ def read_place(key: bytes) -> tuple[bytes, int]:
     if len(key) <= _NUMBER.size:
         raise ValueError(f"{key!r} is no place in a queue")
     return key[: -_NUMBER.size], _NUMBER.unpack_from(key, len(key) - _NUMBER.size)[0]
+
+
+def spell_remembered(name: bytes) -> bytes:
+    """Return the key, among those of queues, of what is remembered under a name."""
+    return spell_place(_REMEMBERED + name, _REMEMBERED_NUMBER)
+
+
+def read_remembered(queue: bytes) -> bytes | None:
+    """Return the name, if what ``read_place`` calls a queue is something remembered, else None."""
+    return queue.removeprefix(_REMEMBERED) if queue.startswith(_REMEMBERED) else None
+
+
+def is_message(key: bytes) -> bool:
+    """Whether a key is that of a message, which is never used again."""
+    name, number = read_place(key)
+    return number > 0 and read_remembered(name) is None
 
 
 @dataclass(slots=True, eq=False)
@@ -130,6 +160,9 @@ class Queue:
     What is done with and behind a checkpoint is kept, so that it can wait once more (``go_back``):
     as much as may wait, then the oldest of it goes, and the checkpoints before it with it.
 
+    A *taker* is a consumer that keeps what it is given, and knows by the numbers what it has
+    (``begin_taking``): the numbers of a queue that has had one never begin again.
+
     ``durable``: its messages are stored elsewhere, too. Whoever does that asks for the numbers of
     those that are done with (``take_forgotten``), and for ``given``: those up to this number may
     have been given to a consumer, and are marked as redelivered when they are restored. What a
@@ -169,6 +202,7 @@ class Queue:
         self._last_number = after
         self._count = 0  # waiting and in flight
         self._bytes = 0
+        self.taker = b""  # the last one; b"": there was none
         self.checkpoints: dict[bytes, int] = {}
         self._kept: deque[QueuedMessage] = deque()  # done with, for checkpoints
         self._kept_bytes = 0
@@ -359,7 +393,7 @@ class Queue:
 
     def restore_state(self, text: bytes) -> None:
         """Take back what ``spell_state`` gave, before the messages. ValueError if it is none."""
-        self.given, self._done_before, self.checkpoints = read_state(text)
+        self.given, self._done_before, self.checkpoints, self.taker = read_state(text)
         self._last_number = max(self.given, self._done_before)
 
     def _keep(self, messages: Iterable[QueuedMessage]) -> None:
@@ -418,6 +452,17 @@ class Queue:
             consumer.filter = filter
             consumer.looked_at = 0
             consumer.again.clear()
+
+    def begin_taking(self, taker: bytes, number: int) -> None:
+        """A taker is about to consume, and has kept all up to a number. If it was the last taker,
+        that is done with; else it speaks of another queue, and is given all that waits. So it is if
+        the number is yet to come: a loss of power has taken what this queue knew."""
+        if self.taker != taker or number > self._last_number:
+            self.taker = taker
+            return
+        self._clear_taken()
+        while self._waiting and self._waiting[0].number <= number:
+            self._forget(self._waiting.popleft())
 
     def ready(self, connection: ConnectionId, ready: bool) -> None:
         """Say whether a consumer's connection takes more at the moment."""

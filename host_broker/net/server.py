@@ -495,6 +495,10 @@ class Server:
                 queued = {place: each for place, each in queued.items() if place not in first}
             if outputs.records or outputs.retained or queued:
                 self._announce(outputs.records, outputs.retained, queued)
+        for identity in outputs.kept_first:
+            waiting = self.connections.get(identity)
+            if waiting is not None:
+                waiting.position = self._position
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:

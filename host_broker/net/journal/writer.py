@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVarTuple, Unpack
 
-from host_broker.bus.queue import read_place
+from host_broker.bus.queue import is_message
 from host_broker.net.journal.assembly import Assembled, Assembler
 from host_broker.net.journal.groups import Groups
 from host_broker.net.journal.identity import identity_of
@@ -694,9 +694,10 @@ class Journal:
 
 def _put_together(before: dict[bytes, Entry | None], changes: Changes) -> None:
     """Add changes of queues. A message that came since, and is done with already, needs to be known
-    to nobody: numbers are not used twice. The place of a queue itself is."""
+    to nobody: numbers are not used twice. The place of a queue itself is, and so is a name under
+    which something is remembered."""
     for key, entry in changes.items():
-        if entry is None and before.get(key) is not None and read_place(key)[1]:
+        if entry is None and before.get(key) is not None and is_message(key):
             del before[key]
         else:
             before[key] = entry

@@ -34,6 +34,7 @@ FQ = ProtocolSpec(
         FirstBytes((b"\xcc\x50\xfa\xce",), rank=10),  # data
         FirstBytes((b"\xcc\x50\xfe\xed",), rank=10),  # a peer
         FirstBytes((b"\xcc\x50\xfa\xde",), rank=10),  # an old one
+        FirstBytes((b"\xcc\x50\xfe\xac",), rank=10),  # one that acknowledges
     ),
     path="free",
     user=True,

@@ -22,6 +22,7 @@ from host_broker.protocols.fq.events import (
     MessageRun,
     Status,
     StatusRequest,
+    Taken,
     TooLong,
     Unbind,
     UnbindAnswer,
@@ -43,6 +44,7 @@ COMMAND_MAGIC = b"\xcc\x50\xca\xfe"  # R2
 DATA_MAGIC = b"\xcc\x50\xfa\xce"
 PEER_MAGIC = b"\xcc\x50\xfe\xed"
 OLD_PEER_MAGIC = b"\xcc\x50\xfa\xde"  # A2
+TAKER_MAGIC = b"\xcc\x50\xfe\xac"  # of a peer that acknowledges: ours alone
 
 AUTH, AUTH_ANSWER = 0xAAAA, 0xAA00
 HEARTBEAT, HEARTBEAT_REQUEST = 0xBEA7, 0x4848
@@ -63,10 +65,12 @@ MAX_PASSWORD = 1024
 MAX_TEXT = 65_535
 ID_BYTES = 16  # R26
 HOP_BYTES = 4
+TAKER_BYTES = 8  # of the name of a peer that acknowledges
 MAX_COUNTERS = 256  # of a status
 
 _SHORT = Struct(">H")
 _LONG = Struct(">I")
+_NUMBER = Struct(">Q")
 _COMMAND = Struct(">HH")
 _MAGIC_BYTES = 4
 _HEARTBEAT_BYTES = _SHORT.pack(HEARTBEAT)
@@ -102,8 +106,9 @@ class Codec(FrameReader):
         self._skip = 0  # bytes of a payload that is too long
         self._stopped = 0  # where what could not be read begins
         self._with_origin = role == "data"  # messages have a sender and hops
-        # What is read next: a magic, a command, messages.
-        self._reads: Literal["magic", "command", "data"] = "magic" if role == "broker" else role
+        # What is read next: a magic, a command, messages, what was taken.
+        self._reads: Literal["magic", "command", "data", "taken"]
+        self._reads = "magic" if role == "broker" else role
         self._expects_login = role == "broker"
         self._after_status = False
 
@@ -152,6 +157,9 @@ class Codec(FrameReader):
         self._stopped = start
         if self._reads == "magic":
             return self._greeting(data, start)
+        if self._reads == "taken":
+            number, end = read_bytes(data, start, start, _NUMBER.size)
+            return Taken(*_NUMBER.unpack(number)), end
         need(data, start, start + 2)
         (code,) = _SHORT.unpack_from(data, start)
         if self._role == "command":
@@ -190,18 +198,23 @@ class Codec(FrameReader):
         if magic == COMMAND_MAGIC:
             self._reads = "command"
             return CommandGreeting(), position
-        if magic in (DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC):
+        if magic in (DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC, TAKER_MAGIC):
             node = b""
-            if magic == PEER_MAGIC:
+            if magic in (PEER_MAGIC, TAKER_MAGIC):
                 node, position = read_bytes(data, start, position, HOP_BYTES)
             key, position = _name(data, start, position, "key")
             if not key:
                 raise Malformed("R4", "the key has 0 bytes")
+            if magic == TAKER_MAGIC:
+                taker, position = read_bytes(data, start, position, TAKER_BYTES)
+                taken, position = read_bytes(data, start, position, _NUMBER.size)
+                self._reads = "taken"
+                return DataGreeting(key, node, True, taker, *_NUMBER.unpack(taken)), position
             self._reads = "data"
             peer = magic != DATA_MAGIC
             self._with_origin = peer and self._peer_format == "peer"
             return DataGreeting(key, node, peer), position
-        known = (COMMAND_MAGIC, DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC)
+        known = (COMMAND_MAGIC, DATA_MAGIC, PEER_MAGIC, OLD_PEER_MAGIC, TAKER_MAGIC)
         if any(each.startswith(magic) for each in known):
             raise Short(_MAGIC_BYTES)
         raise Malformed("R3", "a connection begins with no magic of fq")
@@ -310,7 +323,8 @@ class Codec(FrameReader):
         if length <= self._max_payload:
             raise Short(behind - start)
         exchange, route = read_head(data[start:head_end])
-        events.append(TooLong(exchange, route, length))
+        id = data[head_end : head_end + ID_BYTES]
+        events.append(TooLong(exchange, route, id, length))
         if behind > len(data):
             self._skip = behind - len(data)
             return len(data)
@@ -360,6 +374,11 @@ def spell_greeting(event: CommandGreeting | DataGreeting) -> bytes:
         return COMMAND_MAGIC
     if not event.key:
         raise ValueError("a key has 1 to 127 bytes")
+    key = _spell_text(event.key, MAX_NAME, "a key")
+    if event.taker:
+        if len(event.taker) != TAKER_BYTES or len(event.node) != HOP_BYTES:
+            raise ValueError(f"a taker of {len(event.taker)}, a node of {len(event.node)} bytes")
+        return TAKER_MAGIC + event.node + key + event.taker + _NUMBER.pack(event.taken)
     if not event.peer:
         magic = DATA_MAGIC
     elif not event.node:
@@ -368,7 +387,12 @@ def spell_greeting(event: CommandGreeting | DataGreeting) -> bytes:
         magic = PEER_MAGIC + event.node
     else:
         raise ValueError(f"a node has {HOP_BYTES} bytes, not {len(event.node)}")
-    return magic + _spell_text(event.key, MAX_NAME, "a key")
+    return magic + key
+
+
+def spell_taken(number: int) -> bytes:
+    """Spell that all is kept up to the message of this number."""
+    return _NUMBER.pack(number)
 
 
 def spell_login(user: bytes, queue: bytes, password: bytes) -> bytes:

@@ -20,12 +20,22 @@ class DataGreeting:
     """A data connection begins, for the client that was given this key.
 
     ``node``: the 4 bytes that name the peer broker; b"" from a client, and from an old peer (A2).
-    ``peer``: its messages are in the peers' format.
+    ``peer``: its messages are in the peers' format. ``taker``, 8 bytes: a peer that acknowledges
+    (``NOTES.md``), which says no messages; it has kept all up to the number ``taken``.
     """
 
     key: bytes
     node: bytes = b""
     peer: bool = False
+    taker: bytes = b""
+    taken: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A peer that acknowledges has kept all up to the message of this number."""
+
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +146,7 @@ class TooLong:
 
     exchange: bytes
     route: bytes
+    id: bytes
     length: int
 
 
@@ -154,5 +165,5 @@ CommandEvent = (
     | ErrorText
     | Violation
 )
-DataEvent = DataGreeting | MessageRun | TooLong | Violation
+DataEvent = DataGreeting | Taken | MessageRun | TooLong | Violation
 Event = CommandEvent | DataEvent

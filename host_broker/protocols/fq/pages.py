@@ -126,6 +126,12 @@ def spell_place(number: int) -> bytes:
     return number.to_bytes(8, "big")[3::-1] + (number % (1 << _PLACE_BITS)).to_bytes(4, "little")
 
 
+def read_place(id: bytes) -> int:
+    """Return the number that ``spell_place`` has put into the second half of an id."""
+    log, marker = (int.from_bytes(id[at : at + 4], "little") for at in (8, 12))
+    return (log << _PLACE_BITS) + marker
+
+
 def marked(mark: Mark) -> PageAnswer:
     """Say that it is done."""
     said = {

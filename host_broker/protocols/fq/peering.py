@@ -7,13 +7,18 @@ name in front of the others in its hops; what has our name there already has bee
 Hops end circles, but not two ways from one broker to another: what has come by one link and comes
 by another one again is left out, too (``Copies``).
 
+With a queue on disk there and a data folder here, what comes is acknowledged when it is kept: with
+what it puts into our queues on disk it is remembered up to where we have the other queue, and that
+is what we say when we connect again. So nothing is lost with a broker, and nothing comes twice.
+
 ``Peering`` decides which links there are, and when to connect; ``PeerCommands`` and
 ``PeerMessages`` are the two sessions.
 """
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from host_broker.bus.commands import (
     Command,
@@ -21,6 +26,7 @@ from host_broker.bus.commands import (
     Dial,
     Discard,
     Disconnect,
+    Remember,
     Send,
     Wake,
 )
@@ -33,6 +39,7 @@ from host_broker.protocols.fq.codec import (
     PEER_FLAG,
     PERMANENT,
     REFUSED,
+    TAKER_BYTES,
     Codec,
     read_origin,
     spell_bind,
@@ -40,6 +47,8 @@ from host_broker.protocols.fq.codec import (
     spell_heartbeat,
     spell_heartbeat_request,
     spell_login,
+    spell_status_request,
+    spell_taken,
     spell_unbind,
 )
 from host_broker.protocols.fq.configuration import Upstream
@@ -50,11 +59,13 @@ from host_broker.protocols.fq.events import (
     ErrorText,
     LoginAccepted,
     MessageRun,
+    Status,
     TooLong,
     UnbindAnswer,
 )
+from host_broker.protocols.fq.pages import read_place
 from host_broker.protocols.fq.remembered import Remembered
-from host_broker.protocols.fq.session import HOPS, MAX_ORIGINS, SENDER, relayed
+from host_broker.protocols.fq.session import ACKNOWLEDGES, HOPS, MAX_ORIGINS, SENDER, relayed
 from host_broker.protocols.fq.shared import FqShared
 from host_broker.wire.violation import Violation
 
@@ -64,9 +75,10 @@ BEAT_S = 1.0
 MISSED_BEATS = 3
 MAX_COPIES = 65_536  # messages that are remembered
 MAX_SAID = 100  # complaints of a link that does not come about
-LOGIN_S = 10.0  # from dialing to the answer of the login
+LOGIN_S = 10.0  # from dialing to the answers of login and status
 
 _ALL = b"prefix:"  # the program of a row without one
+_REMEMBERED = b"fq/upstream/"  # what is remembered of links begins so
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,12 @@ class Login:
         user = self.source.decode(errors="backslashreplace")
         scheme = "" if self.tls is None else "fqs://"
         return f"the upstream {scheme}{self.host}:{self.port} as {user!r}"
+
+    @property
+    def remembered(self) -> bytes:
+        """The name under which it is remembered up to where we have the queue there."""
+        words = repr((self.host, self.port, self.source)).encode()
+        return _REMEMBERED + hashlib.sha256(words).hexdigest()[:32].encode()
 
     def dial(self, tag: "Tag") -> Dial:
         """Return how to connect."""
@@ -123,10 +141,12 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """What is dialed: a link's first connection, or (``key``) its second one."""
+    """What is dialed: a link's first connection, or (``key``) its second one. ``acknowledges``: the
+    other broker wants to know what we have kept."""
 
     link: Link
     key: bytes = b""
+    acknowledges: bool = False
 
 
 # Exchange and route, sender, origin, the sender's half of the id, and the payload's hash.
@@ -183,6 +203,7 @@ class Peering:
         self._chance = chance
         self._links: dict[Login, Link] = {}
         self._copies = Copies()
+        self._has_begun = False
 
     @property
     def server(self) -> FqShared:
@@ -207,6 +228,14 @@ class Peering:
             login = Login(row.host, row.port, row.source, row.password, row.tls)
             wanted.setdefault(login, set()).add(row)
         commands: list[Command] = []
+        if not self._has_begun:
+            self._has_begun = True
+            names = {login.remembered for login in wanted}
+            commands += [
+                Remember(name, None)
+                for name in sorted(self._server.context.remembered)
+                if name.startswith(_REMEMBERED) and name not in names
+            ]
         for login, link in list(self._links.items()):
             if login not in wanted:
                 link.wanted = False
@@ -244,7 +273,7 @@ class Peering:
     def dialed(self, connection: ConnectionId, tag: Tag, now: float) -> Session:
         """Begin one of the two connections of a link."""
         if tag.key:
-            return PeerMessages(self, tag.link, tag.key, connection)
+            return PeerMessages(self, tag, connection)
         return PeerCommands(self, tag.link, connection, now)
 
     def new_of(self, run: MessageRun, link: Link) -> MessageRun:
@@ -279,6 +308,8 @@ class PeerCommands(Session):
         self._link = link
         self._codec = Codec("command", peering.server.max_payload)
         self._is_in = False
+        self._key = b""  # of the second connection, as long as it is not dialed
+        self._answers_by = now + LOGIN_S
         self._ended = False
         self._next_beat = 0.0
         self._last_heard = now
@@ -322,7 +353,13 @@ class PeerCommands(Session):
             self.deadline = self._next_beat
             commands: list[Command] = [Send(spell_heartbeat_request(round(BEAT_S * 1000)))]
             commands += self._bind()
-            return [*commands, link.login.dial(Tag(link, event.key))]
+            if not self._peering.server.context.stores:
+                return [*commands, link.login.dial(Tag(link, event.key))]
+            self._key = event.key
+            return [*commands, Send(spell_status_request())]
+        if isinstance(event, Status) and self._key:
+            key, self._key = self._key, b""
+            return [link.login.dial(Tag(link, key, (ACKNOWLEDGES, 1) in event.counters))]
         if isinstance(event, BindAnswer):
             return self._answered(event.route)
         if isinstance(event, UnbindAnswer) and self._asked:
@@ -385,6 +422,8 @@ class PeerCommands(Session):
             if self.deadline is not None and now >= self.deadline:
                 return self._end(f"it did not answer the login within {LOGIN_S:g} s")
             return NOTHING
+        if self._key and now >= self._answers_by:
+            return self._end(f"it did not answer the status within {LOGIN_S:g} s")
         commands = self._bind()
         if now >= self._next_beat:
             late_s = now - self._next_beat
@@ -416,12 +455,15 @@ class PeerCommands(Session):
 class PeerMessages(Session):
     """The second connection of a link, by which messages come."""
 
-    def __init__(self, peering: Peering, link: Link, key: bytes, connection: ConnectionId) -> None:
+    def __init__(self, peering: Peering, tag: Tag, connection: ConnectionId) -> None:
+        self._link = link = tag.link
         self.client = str(link.login)
         self._peering = peering
         self._server = server = peering.server
-        self._link = link
-        self._key = key
+        self._key = tag.key
+        self._acknowledges = tag.acknowledges
+        self._name = link.login.remembered
+        self._taker = b""
         self._codec = Codec("data", server.max_payload, server.context.held)
         self._relayed = Remembered(self._relay, MAX_ORIGINS)
         link.messages = connection
@@ -430,19 +472,35 @@ class PeerMessages(Session):
         """Begin as a peer, unless the first connection has ended meanwhile."""
         if not self._link.commands:
             return [Disconnect("its other connection has ended")]
-        return [Send(spell_greeting(DataGreeting(self._key, self._server.node, peer=True)))]
+        greeting = DataGreeting(self._key, self._server.node, peer=True)
+        if not self._acknowledges:
+            return [Send(spell_greeting(greeting))]
+        known = self._server.context.remembered.get(self._name) or self._server.random(TAKER_BYTES)
+        self._taker = known[:TAKER_BYTES]
+        taken = int.from_bytes(known[TAKER_BYTES:], "big")
+        # What is said here is done with there: it waits until it is kept here.
+        greeting = replace(greeting, taker=self._taker, taken=taken)
+        return [self._remember(taken), Send(spell_greeting(greeting))]
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
-        """Take one read: publish what has not been here."""
+        """Take one read: publish what has not been here, and acknowledge all of it."""
         commands: list[Command] = []
+        taken = 0
         for event in self._codec.receive_data(data):
+            if isinstance(event, MessageRun | TooLong) and self._acknowledges:
+                taken = read_place(event.id if isinstance(event, TooLong) else event.ids[-1])
+                commands.append(self._remember(taken))
             if type(event) is MessageRun:
                 commands += self._published(event)
             elif isinstance(event, TooLong):
                 commands.append(Discard("fq.max_payload"))
             elif isinstance(event, Violation):
                 commands.append(Disconnect(f"{self._link.login}: {event.rule}: {event.reason}"))
-        return commands
+        return [*commands, Send(spell_taken(taken))] if taken else commands
+
+    def _remember(self, taken: int) -> Command:
+        """Return how to remember up to where we have the queue, with what comes next."""
+        return Remember(self._name, self._taker + taken.to_bytes(8, "big"))
 
     def _published(self, run: MessageRun) -> Sequence[Command]:
         origins = self._relayed

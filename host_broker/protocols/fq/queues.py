@@ -165,6 +165,12 @@ class FqQueue:
         """Whether whoever publishes to it waits for ever (A24)."""
         return self.policy == "block" and not self.backlog
 
+    @property
+    def takes_acknowledgements(self) -> bool:
+        """Whether a peer may say what of it is kept: it is on disk, and for one client, so that
+        what that is given comes in the order of numbers."""
+        return self.kind == "disk" and self.private
+
 
 @dataclass(slots=True, eq=False)
 class FqClient:

@@ -3,6 +3,8 @@
 A client has two connections, which begin differently and are one (R1): whichever ends, ends both.
 """
 
+from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from ipaddress import IPv4Address
@@ -10,6 +12,7 @@ from struct import Struct
 from typing import Any
 
 from host_broker.bus.commands import (
+    Acknowledge,
     ActAs,
     Authenticate,
     Command,
@@ -20,6 +23,7 @@ from host_broker.bus.commands import (
     PublishMany,
     Send,
     StopConsuming,
+    Taker,
     Wake,
 )
 from host_broker.bus.delivery import Delivery, QueueDelivery
@@ -52,6 +56,7 @@ from host_broker.protocols.fq.events import (
     Login,
     MessageRun,
     StatusRequest,
+    Taken,
     TooLong,
     Unbind,
 )
@@ -83,6 +88,7 @@ COUNTERS = (
     "octets_in",
     "octets_out",
 )
+ACKNOWLEDGES = b"acks"  # last in the status of who may acknowledge what it is given
 LEAST_BEAT_S = 0.01
 LINGER_S = 0.5  # that the data connection is read when the other one has ended
 LONGEST_LINGER_S = 30.0  # that it waits for a full queue before that
@@ -134,6 +140,10 @@ class FqSession(Session):
         self._own: Properties = NO_PROPERTIES  # of what comes without sender and hops
         self._relayed = Remembered(self._relay, MAX_ORIGINS)
         self._origins = Remembered(self._origin, MAX_ORIGINS)
+        # Of a taker: numbers that it was given and has not acknowledged, with the last one of them
+        # that it was sent.
+        self._is_taker = False
+        self._given: deque[tuple[int, list[int]]] = deque()
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -343,6 +353,8 @@ class FqSession(Session):
         counters = [(b"dropped_in", self._server.queue_drops(client))]
         if client.data:
             counters += [(name.encode(), getattr(client, name)) for name in COUNTERS]
+        if client.queue.takes_acknowledgements:
+            counters.append((ACKNOWLEDGES, 1))
         return [Send(spell_status(counters))]
 
     # ---- the data connection ----
@@ -355,6 +367,8 @@ class FqSession(Session):
             return self._end("R5: no client has this key")
         if client.data:
             return self._end("R6: the client has a data connection already")
+        if event.taker and not client.queue.takes_acknowledgements:
+            return self._end("the queue is none on disk for one client: nothing is acknowledged")
         self._state = _State.MESSAGES
         self.deadline = None
         self._peer = client
@@ -376,7 +390,17 @@ class FqSession(Session):
             )
         if not client.queue.gives_nothing:
             queue = client.queue
-            commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))
+            taker = Taker(event.taker, event.taken) if event.taker else None
+            commands.append(
+                Consume(
+                    queue.path,
+                    _UNLIMITED,
+                    acknowledged=taker is not None,
+                    own=queue.own,
+                    taker=taker,
+                )
+            )
+            self._is_taker = taker is not None
         return commands
 
     def _published(self, event: MessageRun, now: float) -> Sequence[Command]:
@@ -411,7 +435,7 @@ class FqSession(Session):
         if client is None or not isinstance(delivery, QueueDelivery):
             return NOTHING
         parts: list[bytes] = []
-        count = left_out = 0
+        count = left_out = last = 0
         on_disk = client.queue.kind == "disk"
         topic = sender = hops = head = origin = None
         heads, origins, lengths, short = (
@@ -448,13 +472,43 @@ class FqSession(Session):
                 body,
             )
             count += 1
+            last = message.number
         frames = b"".join(parts)
         client.msgs_out += count
         client.octets_out += len(frames)
         commands: list[Command] = [Send(frames)] if frames else []
         if left_out:
             commands.append(Discard("R25", left_out))
+        if self._is_taker:
+            commands += self._note_given([message.number for message in delivery.messages], last)
         return commands
+
+    def _note_given(self, numbers: list[int], last: int) -> Sequence[Command]:
+        """Note what a taker was given, and ``last``, the last one that it was sent (0: none). What
+        was left out is done with by what it acknowledges before or behind that."""
+        if last:
+            self._given.append((last, numbers))
+        elif self._given:
+            self._given[-1][1].extend(numbers)
+        elif self._peer is not None:
+            return [Acknowledge(self._peer.queue.path, numbers)]
+        return NOTHING
+
+    def _taken(self, event: Taken, now: float) -> Sequence[Command]:
+        if self._peer is None:
+            return NOTHING
+        done: list[int] = []
+        given = self._given
+        while given:
+            last, numbers = given[0]
+            if last > event.number:
+                end = bisect_right(numbers, event.number)
+                done += numbers[:end]
+                del numbers[:end]
+                break
+            done += numbers
+            given.popleft()
+        return [Acknowledge(self._peer.queue.path, done)] if done else NOTHING
 
     def _head_of_cut(self, topic: bytes, properties: Properties) -> bytes | None:
         """Return what a message of a topic begins with that is cut; None: it is too long (R25)."""
@@ -553,6 +607,7 @@ _TRANSITIONS = {
     _State.MESSAGES: {
         MessageRun: FqSession._published,
         TooLong: FqSession._too_long,
+        Taken: FqSession._taken,
         Violation: FqSession._violated,
     },
     _State.CLOSED: {},

@@ -34,13 +34,13 @@ class FqShared:
     def new_key(self) -> bytes:
         """Return a key that no client has (R4, A8)."""
         while True:
-            key = self._random(MAX_NAME)
+            key = self.random(MAX_NAME)
             if key not in self.clients:
                 return key
 
     def unused_name(self) -> bytes:
         """Return a name for a queue without one: ``auto-`` and a UUID of random bits."""
-        raw = bytearray(self._random(16))
+        raw = bytearray(self.random(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         digits = raw.hex()
@@ -51,7 +51,7 @@ class FqShared:
     def new_id(self) -> bytes:
         """Return the id of a message that has none, since it came by another protocol."""
         if not self._made_ids:
-            self._id_prefix = self.node + self._random(4)
+            self._id_prefix = self.node + self.random(4)
         self._made_ids += 1
         return self._id_prefix + self._made_ids.to_bytes(8, "big")
 
@@ -71,7 +71,8 @@ class FqShared:
             address = mapped or (_LOOPBACK if address.is_loopback else _NOWHERE)
         return address.packed
 
-    def _random(self, count: int) -> bytes:
+    def random(self, count: int) -> bytes:
+        """Return so many random bytes."""
         draw = self.context.random_u16
         data = b"".join([draw().to_bytes(2, "big") for _ in range((count + 1) // 2)])
         return data[:count]

@@ -149,7 +149,7 @@ def test_what_a_consumer_did_not_get_is_not_kept() -> None:
 
 
 def test_state_that_is_none() -> None:
-    assert read_state(b"7") == (7, 0, {})
+    assert read_state(b"7") == (7, 0, {}, b"")
     for text in (b"", b"x", b"1 2 3", b"1 2 3=zz"):
         with pytest.raises(ValueError, match=r"."):
             read_state(text)

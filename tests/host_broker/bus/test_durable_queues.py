@@ -19,6 +19,8 @@ from host_broker.bus.commands import (
     Disconnect,
     Enqueue,
     OpenQueue,
+    Remember,
+    Send,
     StopConsuming,
     Wake,
 )
@@ -228,7 +230,7 @@ def test_what_is_not_sent_when_the_broker_stops_waits_again(marks: bool) -> None
     if marks:
         entry = queued[spell_place(_Q, 0)]
         assert entry is not None
-        _, done, _ = read_state(entry[1])
+        _, done, _, _ = read_state(entry[1])
         assert (forgotten, done) == (set(), 1)  # one of those behind it may come again
     else:
         assert forgotten == {1, 3, 5}
@@ -355,6 +357,27 @@ def test_a_queue_comes_back_as_it_was_opened() -> None:
     assert [(each.number, each.body, each.redelivered) for each in delivery.messages] == [
         (1, b"1", False)
     ]
+
+
+def test_what_is_remembered_is_there_after_a_restart() -> None:
+    """It is stored with what comes to queues, and is none of their messages; the peer hears nothing
+    before. Without a place for it nothing is remembered."""
+    stage = Stage()
+    client = stage.enter()
+    stage.do(client, Remember(b"p/a", b"0"), Remember(b"p/b", b"0"))
+    said = Remember(b"p/a", b"1"), Remember(b"p/b", None), Enqueue(_Q, b"x"), Send(b"!")
+    done = stage.do(client, *said)
+    assert done.outputs.kept_first == {client}
+    assert not done.outputs.queued_first
+    stored = sorted((key, *entry) for key, entry in done.outputs.queued.items() if entry)
+    assert len(stored) == 3  # one is the queue itself
+    again = Stage()
+    assert again.broker.restore_queues(stored) == 1
+    assert again.broker._remembered == {b"p/a": b"1"}
+    assert list(again.broker.queues) == [_Q]
+    nowhere = Stage(journalled=False)
+    done = nowhere.do(nowhere.enter(), Remember(b"p/a", b"1"))
+    assert (done.outputs.queued, done.outputs.kept_first) == ({}, set())
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,7 @@
 """Brokers that take messages from each other, by rows of upstream (R45 to R47)."""
 
 import contextlib
-import functools
-import json
-import signal
-import sqlite3
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,108 +9,29 @@ from pathlib import Path
 import pytest
 
 from host_broker.client import Client, connect
-from tests.host_broker.net.broker_process import BrokerProcess, broker, until
+from tests.host_broker.net.broker_process import broker, until
 from tests.host_broker.net.certificates import Authority
-from tests.ports import port_for_later
-
-_PATIENCE_S = 30.0
-_ON_DISK = "disk:private,block,permanent,backlog=100000"
-
-
-class _Node:
-    """One broker of a ring. Its port stays the same when it is started again."""
-
-    def __init__(self, folder: Path, node_id: str) -> None:
-        self.folder = folder
-        self.node_id = node_id
-        self.port = port_for_later()
-        self.start()
-
-    def start(self) -> None:
-        self.process = BrokerProcess(
-            "--listen",
-            f"fq://127.0.0.1:{self.port}",
-            "--data",
-            str(self.folder),
-            "--set",
-            f"fq.node_id={self.node_id}",
-        )
-
-    def kill(self) -> None:
-        self.process.end(signal.SIGKILL)
-
-    def takes_from(self, other: "_Node", queue: str, exchange: str = "ring") -> None:
-        self.change(
-            "INSERT INTO upstream (host, port, source, password, exchange, permanent_binding) "
-            "VALUES (?, ?, ?, ?, ?, 'true')",
-            ("127.0.0.1", other.port, f"peer/{queue}", "", exchange),
-        )
-
-    def change(self, statement: str, values: tuple[object, ...] = ()) -> None:
-        with contextlib.closing(sqlite3.connect(self.folder / "fq.sqlite", timeout=10)) as tables:
-            tables.execute(statement, values)
-            tables.commit()
-
-    def statistics(self) -> dict[str, dict[str, dict[str, object]]]:
-        url = f"http://127.0.0.1:{self.port}/stats.json"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            found: dict[str, dict[str, dict[str, object]]] = json.load(answer)
-        return found
-
-    def gives_to(self, queue: str) -> bool:
-        """Whether a peer has both connections, and the binding."""
-        found = self.statistics()
-        clients = found["queues"].get(queue, {}).get("clients", [])
-        routes = found["exchanges"].get("ring", {}).get("routes", {})
-        assert isinstance(clients, list)
-        assert isinstance(routes, dict)
-        bound = any(route["queue"] == queue for route in routes.values())
-        return bound and any("msgs_out" in client for client in clients)
-
-    def client(self, queue: str, program: str = "prefix:") -> Client:
-        address = f"fq://{queue}@127.0.0.1:{self.port}/{queue}/mem:private,drop,backlog=100000"
-        return connect(f"{address}?exchange=ring&program={program}", timeout_s=_PATIENCE_S)
-
-    def publisher(self) -> Client:
-        return connect(f"fq://pub@127.0.0.1:{self.port}", timeout_s=_PATIENCE_S)
-
-
-@contextlib.contextmanager
-def _three(folder: Path, steps: tuple[int, ...]) -> Iterator[list[_Node]]:
-    """Three brokers, each of which takes from those so many steps behind it, by queues on disk."""
-    nodes: list[_Node] = []
-    ways = [((taker - step) % 3, taker) for taker in range(3) for step in steps]
-    try:
-        nodes += [_Node(folder / str(each), f"192.0.2.{each + 1}") for each in range(3)]
-        for giver, taker in ways:
-            nodes[taker].takes_from(nodes[giver], f"for-{taker}/{_ON_DISK}")
-        for giver, taker in ways:
-            until(functools.partial(nodes[giver].gives_to, f"for-{taker}"))
-        yield nodes
-    finally:
-        for node in nodes:
-            if node.process.process.poll() is None:
-                node.kill()
+from tests.host_broker.net.fq_nodes import ON_DISK, PATIENCE_S, Node, three
 
 
 @pytest.fixture
-def ring(tmp_path: Path) -> Iterator[list[_Node]]:
+def ring(tmp_path: Path) -> Iterator[list[Node]]:
     """Each takes from the one before it."""
-    with _three(tmp_path, (1,)) as nodes:
+    with three(tmp_path, (1,)) as nodes:
         yield nodes
 
 
 @pytest.fixture
-def mesh(tmp_path: Path) -> Iterator[list[_Node]]:
+def mesh(tmp_path: Path) -> Iterator[list[Node]]:
     """Each takes from both others, so that there are two ways from one to another."""
-    with _three(tmp_path, (1, 2)) as nodes:
+    with three(tmp_path, (1, 2)) as nodes:
         yield nodes
 
 
 def _heard(client: Client, count: int) -> list[str]:
     """Return payloads until there are so many different ones, and what else comes at once."""
     found: list[str] = []
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + PATIENCE_S
     while len(set(found)) < count and time.monotonic() < deadline:
         message = client.receive(1.0)
         if message is not None:
@@ -123,7 +39,7 @@ def _heard(client: Client, count: int) -> list[str]:
     return found
 
 
-def _goes_round(nodes: list[_Node]) -> None:
+def _goes_round(nodes: list[Node]) -> None:
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(node.client("listener")) for node in nodes]
         publishers = [stack.enter_context(node.publisher()) for node in nodes]
@@ -136,7 +52,7 @@ def _goes_round(nodes: list[_Node]) -> None:
         for node, listener in zip(nodes, listeners, strict=True):
             payloads: Counter[str] = Counter()
             while len(payloads) < len(wanted):
-                message = listener.receive(_PATIENCE_S)
+                message = listener.receive(PATIENCE_S)
                 assert message is not None, f"{node.node_id}: {wanted - payloads.keys()}"
                 assert message.properties is not None
                 payloads[message.payload.decode()] += 1
@@ -155,17 +71,17 @@ def _goes_round(nodes: list[_Node]) -> None:
             assert sorted(_heard(listener, 3)) == ["last 0", "last 1", "last 2"]
 
 
-def test_each_message_goes_round_once(ring: list[_Node]) -> None:
+def test_each_message_goes_round_once(ring: list[Node]) -> None:
     """R24, R26, R45, R46: to each broker exactly once, with the brokers it has passed."""
     _goes_round(ring)
 
 
-def test_two_ways_are_one_message(mesh: list[_Node]) -> None:
+def test_two_ways_are_one_message(mesh: list[Node]) -> None:
     """R46: hops alone would let it come by either way."""
     _goes_round(mesh)
 
 
-def test_one_is_killed_and_comes_back(ring: list[_Node]) -> None:
+def test_one_is_killed_and_comes_back(ring: list[Node]) -> None:
     """What is published meanwhile waits on disk for it; nothing is lost, nothing comes twice."""
     first, second, third = ring
     # From the first to the second, which is killed, to the third.
@@ -184,12 +100,12 @@ def test_one_is_killed_and_comes_back(ring: list[_Node]) -> None:
         assert _heard(far, 1) == ["after"]
 
 
-def test_a_row_that_goes_ends_the_link(ring: list[_Node]) -> None:
+def test_a_row_that_goes_ends_the_link(ring: list[Node]) -> None:
     """R47: and a broker that is not there is tried again and again."""
     first, _, third = ring
     first.change("DELETE FROM upstream")
     until(lambda: not third.gives_to("for-0"))
-    first.takes_from(third, f"for-0/{_ON_DISK}")
+    first.takes_from(third, f"for-0/{ON_DISK}")
     until(lambda: third.gives_to("for-0"))
     third.kill()
     third.start()
@@ -200,7 +116,7 @@ def test_a_peer_by_tls(tmp_path: Path) -> None:
     """R45, R47: by fqs://, with the authority that the row names; without it there is no link."""
     authority = Authority(tmp_path, "ours")
     certificate, key = authority.issue("giver")
-    taker = _Node(tmp_path / "taker", "192.0.2.2")
+    taker = Node(tmp_path / "taker", "192.0.2.2")
     try:
         with broker(
             "--listen",
@@ -218,7 +134,7 @@ def test_a_peer_by_tls(tmp_path: Path) -> None:
             host = f"fqs://127.0.0.1?ca={authority.file}"
             taker.change(statement, (host, port, "known/q2/mem:private"))
             address = f"fqs://pub@127.0.0.1:{port}?ca={authority.file}"
-            with connect(address, timeout_s=_PATIENCE_S) as publisher, taker.client("far") as far:
+            with connect(address, timeout_s=PATIENCE_S) as publisher, taker.client("far") as far:
                 heard = None
                 while heard is None:  # until the binding is there
                     publisher.publish("ring/a", b"by TLS", confirm=True)

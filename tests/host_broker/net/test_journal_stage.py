@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from host_broker.bus.queue import spell_place
+from host_broker.bus.queue import spell_place, spell_remembered
 from host_broker.cli.journal import command
 from host_broker.net.journal import stage as stage_module
 from host_broker.net.journal.identity import identity_of
@@ -346,6 +346,23 @@ def test_records_keep_the_run_in_which_they_were_read(tmp_path: Path) -> None:
         assert _bodies(_started(copy)) == {0: [b"in a segment", b"staged"]}
         first, second = sorted((copy / "journal" / "p0000").glob("*.mjl"))
         assert first.read_bytes()[48:52] == second.read_bytes()[48:52]
+
+    _run(tmp_path / "data", steps)
+
+
+def test_what_is_remembered_and_forgotten_is_forgotten(tmp_path: Path) -> None:
+    """Its key is used again, unlike that of a message: what the file has of it is older."""
+    name, place = spell_remembered(b"of a protocol"), spell_place(b"a queue", 7)
+
+    async def steps(kept: _Kept) -> None:
+        journal = kept.journal
+        position = journal.append(1, [], {}, {name: (b"older", b""), place: _ENTRY})
+        await journal.reach(position, _LONG_S, "written")
+        assert _queued(kept.killed()) == {name: (b"older", b""), place: _ENTRY}
+        journal.append(1, [], {}, {name: (b"newer", b"")})
+        position = journal.append(1, [], {}, {name: None})
+        await journal.reach(position, _LONG_S, "written")
+        assert _queued(kept.killed()) == {place: _ENTRY}
 
     _run(tmp_path / "data", steps)
 

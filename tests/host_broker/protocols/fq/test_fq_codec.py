@@ -16,6 +16,7 @@ from host_broker.protocols.fq.codec import (
     spell_message,
     spell_origin,
     spell_run,
+    spell_taken,
 )
 from host_broker.protocols.fq.events import (
     Bind,
@@ -31,6 +32,7 @@ from host_broker.protocols.fq.events import (
     MessageRun,
     Status,
     StatusRequest,
+    Taken,
     TooLong,
     Unbind,
     UnbindAnswer,
@@ -129,13 +131,28 @@ def test_messages_come_as_they_were_said(
         origin = spell_origin(sender, hops) if with_origin else b""
         data += spell_run(spell_head(exchange, route), origin, [id], [payload])
         if len(payload) > _MOST:
-            expected.append(TooLong(exchange, route, len(payload)))
+            expected.append(TooLong(exchange, route, id, len(payload)))
         elif with_origin:
             expected.append((exchange, route, id, sender, hops, payload))
         else:
             expected.append((exchange, route, id, b"", b"", payload))
     codec = Codec("broker", _MOST, peer_format="plain" if whose == "plain" else "peer")
     assert _each(_read(codec, data, cuts)) == expected
+
+
+@given(
+    keys,
+    st.binary(min_size=8, max_size=8),
+    st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=8),
+    st.lists(longs),
+)
+def test_what_is_taken_comes_as_it_was_said(
+    key: bytes, taker: bytes, numbers: list[int], cuts: list[int]
+) -> None:
+    """Of a peer that acknowledges: nothing else comes from it."""
+    greeting = DataGreeting(key, b"\x0a\0\0\1", True, taker, numbers[0])
+    data = spell_greeting(greeting) + b"".join(map(spell_taken, numbers))
+    assert _read(Codec("broker", _MOST), data, cuts) == [greeting, *map(Taken, numbers)]
 
 
 _beginnings = st.sampled_from(
@@ -145,6 +162,7 @@ _beginnings = st.sampled_from(
         spell_greeting(CommandGreeting()) + spell_login(b"u", b"q", b"p"),
         spell_greeting(DataGreeting(b"k")),
         spell_greeting(DataGreeting(b"k", b"\0\0\0\1", True)),
+        spell_greeting(DataGreeting(b"k", b"\0\0\0\1", True, b"t" * 8)),
     ]
 )
 _garbage = st.lists(
@@ -193,7 +211,7 @@ def test_what_is_too_long_is_not_kept() -> None:
     codec = Codec("broker", 1 << 20, budget)
     codec.receive_data(spell_greeting(DataGreeting(b"k")))
     head = spell_head(b"ex", b"r") + ID + b"\xff" * 4
-    assert codec.receive_data(head) == [TooLong(b"ex", b"r", 0xFFFFFFFF)]
+    assert codec.receive_data(head) == [TooLong(b"ex", b"r", ID, 0xFFFFFFFF)]
     for _ in range(16):
         assert codec.receive_data(bytes(65_536)) == []
     assert budget.left == 100_000

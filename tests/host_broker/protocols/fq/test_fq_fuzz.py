@@ -48,12 +48,24 @@ _logins = st.one_of(
 )
 
 
+_whose = st.sampled_from(
+    [
+        (b"", False, b"", 0),
+        (b"\1\2\3\4", True, b"", 0),
+        (b"\1\2\3\4", True, b"a taker.", 1),
+    ]
+)
+
+
 @settings(deadline=None)
-@given(_logins, st.lists(_commands, max_size=8), st.lists(_messages, max_size=8), st.booleans())
+@given(_logins, st.lists(_commands, max_size=8), st.lists(_messages, max_size=8), _whose)
 def test_others_are_served(
-    login: bytes, commands: list[bytes], messages: list[bytes], is_peer: bool
+    login: bytes,
+    commands: list[bytes],
+    messages: list[bytes],
+    whose: tuple[bytes, bool, bytes, int],
 ) -> None:
-    desk = fq_desk()
+    desk = fq_desk(journalled=True)
     publisher, consumer = Peer(desk, b"p"), Peer(desk, b"c")
     consumer.bind(b"mine", b'exact:"only"')
     hostile = desk.open("fq")
@@ -61,7 +73,7 @@ def test_others_are_served(
     answer = desk.got(hostile)
     data = desk.open("fq")
     key = answer[4:131] if answer.startswith(b"\xaa\0") else b"no key"
-    desk.send(data, spell_greeting(DataGreeting(key, b"\1\2\3\4" if is_peer else b"", is_peer)))
+    desk.send(data, spell_greeting(DataGreeting(key, *whose)))
     for index in range(max(len(commands), len(messages))):
         if index < len(commands):
             desk.send(hostile, commands[index])

@@ -2,13 +2,32 @@
 
 from dataclasses import replace
 
-from host_broker.bus.commands import Command, Complain, Dial, Disconnect, Send, Wake
+from host_broker.bus.commands import (
+    Command,
+    Complain,
+    Dial,
+    Disconnect,
+    PublishMany,
+    Remember,
+    Send,
+    Wake,
+)
 from host_broker.protocol import BrokerContext
 from host_broker.protocols.fq import codec
 from host_broker.protocols.fq.configuration import Upstream
-from host_broker.protocols.fq.events import Bind, DataGreeting, HeartbeatRequest, MessageRun, Unbind
+from host_broker.protocols.fq.events import (
+    Bind,
+    DataGreeting,
+    HeartbeatRequest,
+    MessageRun,
+    StatusRequest,
+    Taken,
+    Unbind,
+)
+from host_broker.protocols.fq.pages import spell_place
 from host_broker.protocols.fq.peering import (
     FIRST_PAUSE_S,
+    LOGIN_S,
     LONGEST_PAUSE_S,
     MAX_COPIES,
     MAX_SAID,
@@ -29,8 +48,16 @@ _HOME, _COMMANDS, _MESSAGES = 1, 2, 3
 _NODE = b"\xc0\0\2\1"
 
 
-def _peering() -> Peering:
-    context = BrokerContext(BusSettings(), lambda: 0, Budget(1 << 20), Stats())
+def _peering(remembered: dict[bytes, bytes] | None = None) -> Peering:
+    """``remembered``: it has a data folder."""
+    context = BrokerContext(
+        BusSettings(),
+        lambda: 0x4142,
+        Budget(1 << 20),
+        Stats(),
+        stores=remembered is not None,
+        remembered=remembered or {},
+    )
     peering = Peering(FqShared(FqSettings(node_id="192.0.2.1"), context), lambda: 1.0)
     peering.home = _HOME
     return peering
@@ -238,3 +265,101 @@ def test_a_broker_that_lets_us_in_and_ends_it_at_once_is_left_alone() -> None:
     pauses = [_ends(peering, 100.0 * turn, 0.5) for turn in range(8)]
     assert pauses == [min(FIRST_PAUSE_S * 2**turn, LONGEST_PAUSE_S) for turn in range(8)]
     assert _ends(peering, 1000.0, 1.5) == FIRST_PAUSE_S
+
+
+# ---- what is acknowledged ----
+
+
+def _second(peering: Peering, status: tuple[tuple[bytes, int], ...]) -> Tag:
+    """Have the link be let in; returns what is dialed when the status is answered."""
+    (link,) = peering.links
+    session = peering.dialed(_COMMANDS, Tag(link), 0.0)
+    said = [*session.opened(0.0)]
+    said += session.received(codec.spell_login_accepted(b"key") + codec.spell_heartbeat(), 0.1)
+    assert _said(said)[-1] == StatusRequest()
+    assert not any(type(each) is Dial for each in said)
+    (dial,) = session.received(codec.spell_status(status), 0.2)
+    assert isinstance(dial, Dial)
+    assert isinstance(dial.tag, Tag)
+    assert [*session.received(codec.spell_status(status), 0.3)] == []
+    return dial.tag
+
+
+def _frames(*numbers: int, payload: bytes = b"x") -> bytes:
+    head, origin = codec.spell_head(b"e", b"r"), codec.spell_origin(b"s", b"\xc0\0\2\2")
+    ids = [bytes(8) + spell_place(number) for number in numbers]
+    return codec.spell_run(head, origin, ids, [payload] * len(ids))
+
+
+def _taken(commands: list[Command]) -> list[object]:
+    """Return what the other broker reads of a second connection that has begun."""
+    reader = codec.Codec("broker", 1 << 20)
+    reader.receive_data(codec.spell_greeting(DataGreeting(b"k", _NODE, True, b"t" * 8)))
+    return list(reader.receive_data(b"".join(bytes(c.data) for c in commands if type(c) is Send)))
+
+
+def test_what_comes_is_remembered_with_what_is_published_and_then_acknowledged() -> None:
+    peering = _peering({})
+    peering.changed(frozenset({_row()}))
+    tag = _second(peering, ((b"dropped_in", 0), (b"acks", 1)))
+    name = tag.link.login.remembered
+    data = peering.dialed(_MESSAGES, tag, 0.3)
+    first, greeting = data.opened(0.3)
+    taker = b"AB" * 4
+    assert first == Remember(name, taker + bytes(8))  # before this is kept, nothing is said
+    assert _said([greeting]) == [DataGreeting(b"key", _NODE, True, taker, 0)]
+    number = 3 << 32
+    said = [*data.received(_frames(7, 8, number), 0.4)]
+    assert [type(each) for each in said] == [Remember, PublishMany, Send]
+    assert said[0] == Remember(name, taker + number.to_bytes(8, "big"))
+    assert _taken(said) == [Taken(number)]
+
+
+def test_what_is_not_published_is_acknowledged_too() -> None:
+    """Or it would come again and again: what has been here, and what is too long."""
+    peering = _peering({})
+    peering.changed(frozenset({_row()}))
+    data = peering.dialed(_MESSAGES, _second(peering, ((b"acks", 1),)), 0.3)
+    data.opened(0.3)
+    been = codec.spell_origin(b"s", b"\xc0\0\2\2" + _NODE)
+    head, id = codec.spell_head(b"e", b"r"), bytes(8) + spell_place(5)
+    said = [*data.received(codec.spell_run(head, been, [id], [b"x"]), 0.4)]
+    assert not any(type(each) is PublishMany for each in said)
+    assert _taken(said) == [Taken(5)]
+    long = bytes(peering.server.max_payload + 1)
+    assert _taken([*data.received(_frames(6, payload=long), 0.5)]) == [Taken(6)]
+
+
+def test_a_link_says_what_it_has() -> None:
+    """After a restart as before it. Of links that no row is for any more nothing is remembered."""
+    login = Login("other", 8765, b"peer/q/mem:public", b"")
+    known = {login.remembered: b"somebody" + (9).to_bytes(8, "big"), b"fq/upstream/old": b""}
+    peering = _peering(known)
+    assert peering.changed(frozenset({_row()})) == [Remember(b"fq/upstream/old", None)]
+    tag = _second(peering, ((b"acks", 1),))
+    (_, greeting) = peering.dialed(_MESSAGES, tag, 0.3).opened(0.3)
+    assert _said([greeting]) == [DataGreeting(b"key", _NODE, True, b"somebody", 9)]
+
+
+def test_fqd_knows_no_acknowledgement() -> None:
+    """It is a peer as always."""
+    peering = _peering({})
+    peering.changed(frozenset({_row()}))
+    data = peering.dialed(_MESSAGES, _second(peering, ((b"dropped_in", 0),)), 0.3)
+    assert _said([*data.opened(0.3)]) == [DataGreeting(b"key", _NODE, peer=True)]
+    assert [type(each) for each in data.received(_frames(7), 0.4)] == [PublishMany]
+
+
+def test_a_broker_that_says_no_status_ends() -> None:
+    peering = _peering({})
+    peering.changed(frozenset({_row()}))
+    (link,) = peering.links
+    session = peering.dialed(_COMMANDS, Tag(link), 0.0)
+    session.opened(0.0)
+    session.received(codec.spell_login_accepted(b"key"), 0.0)
+    for beat in range(1, round(LOGIN_S)):
+        session.received(codec.spell_heartbeat(), float(beat))
+        assert all(isinstance(each, Send) for each in session.tick(float(beat)))
+    (end,) = session.tick(LOGIN_S)
+    assert isinstance(end, Disconnect)
+    assert "the status" in end.reason
