@@ -66,8 +66,21 @@ cdef char *append_body(object body, Py_ssize_t size, char *to) except NULL:
     return to + size
 
 
+cdef struct Place:  # in a block: how many of everything are before it
+    Py_ssize_t records
+    Py_ssize_t messages
+    Py_ssize_t clients
+    Py_ssize_t clients_length
+    Py_ssize_t copied  # bytes of all but long bodies
+    Py_ssize_t long_bodies
+    Py_ssize_t body_bytes
+
+
 cdef class _Open:
-    """The columns of a block that is being filled."""
+    """The columns of a block that is being filled.
+
+    What is meant of it is what comes behind a place: ``staged``, or its begin.
+    """
 
     cdef uint64_t *times
     cdef uint32_t *connections
@@ -76,12 +89,9 @@ cdef class _Open:
     cdef uint8_t *protocols
     cdef uint8_t *encodings
     cdef uint32_t *lengths
-    cdef readonly Py_ssize_t records
-    cdef Py_ssize_t record_capacity, messages, message_capacity
-    cdef Py_ssize_t clients_length, body_bytes
-    cdef uint64_t latest
     cdef char *bodies  # all but long ones, back to back
-    cdef Py_ssize_t copied, body_capacity
+    cdef Py_ssize_t record_capacity, message_capacity, body_capacity
+    cdef Place end, staged
     cdef list long_bodies  # each with how many bytes of the others are before it
     cdef list clients
     cdef object mark
@@ -102,14 +112,14 @@ cdef class _Open:
         cdef Py_ssize_t capacity
         cdef char *fresh
         cdef void *left = self.times
-        if self.records < self.record_capacity:
+        if self.end.records < self.record_capacity:
             return 0
         capacity = 2 * self.record_capacity if self.record_capacity else 16
         fresh = <char *> malloc(COLUMN_BYTES * capacity)
         if fresh == NULL:
             raise MemoryError
         if left != NULL:
-            self.record_columns(fresh, capacity)
+            self.record_columns(fresh, 0, capacity)
         self.times = <uint64_t *> fresh
         self.connections = <uint32_t *> (fresh + 8 * capacity)
         self.counts = <uint32_t *> (fresh + 12 * capacity)
@@ -123,9 +133,9 @@ cdef class _Open:
     cdef int room_for_messages(self, Py_ssize_t count) except -1:
         cdef Py_ssize_t capacity = self.message_capacity if self.message_capacity else 16
         cdef void *fresh
-        if self.messages + count <= self.message_capacity:
+        if self.end.messages + count <= self.message_capacity:
             return 0
-        while capacity < self.messages + count:
+        while capacity < self.end.messages + count:
             capacity *= 2
         fresh = realloc(self.lengths, 4 * capacity)
         if fresh == NULL:
@@ -137,9 +147,9 @@ cdef class _Open:
     cdef int room_for_body(self, Py_ssize_t size) except -1:
         cdef Py_ssize_t capacity = self.body_capacity if self.body_capacity else FIRST_BODIES
         cdef void *fresh
-        if self.bodies != NULL and self.copied + size <= self.body_capacity:
+        if self.bodies != NULL and self.end.copied + size <= self.body_capacity:
             return 0
-        while capacity < self.copied + size:
+        while capacity < self.end.copied + size:
             capacity *= 2
         fresh = realloc(self.bodies, capacity)
         if fresh == NULL:
@@ -148,19 +158,21 @@ cdef class _Open:
         self.body_capacity = capacity
         return 0
 
-    cdef char *record_columns(self, char *to, Py_ssize_t room) noexcept:
-        """Write down the columns of records, each with ``room`` for so many; returns the end."""
-        memcpy(to, self.times, 8 * self.records)
+    cdef char *record_columns(self, char *to, Py_ssize_t first, Py_ssize_t room) noexcept:
+        """Write down the columns of records from ``first`` on, each with ``room`` for so many;
+        returns the end."""
+        cdef Py_ssize_t count = self.end.records - first
+        memcpy(to, self.times + first, 8 * count)
         to += 8 * room
-        memcpy(to, self.connections, 4 * self.records)
+        memcpy(to, self.connections + first, 4 * count)
         to += 4 * room
-        memcpy(to, self.counts, 4 * self.records)
+        memcpy(to, self.counts + first, 4 * count)
         to += 4 * room
-        memcpy(to, self.client_lengths, 2 * self.records)
+        memcpy(to, self.client_lengths + first, 2 * count)
         to += 2 * room
-        memcpy(to, self.protocols, self.records)
+        memcpy(to, self.protocols + first, count)
         to += room
-        memcpy(to, self.encodings, self.records)
+        memcpy(to, self.encodings + first, count)
         return to + room
 
     cdef int add(self, uint64_t time_ns, object record, object body, Py_ssize_t size) except -1:
@@ -168,16 +180,16 @@ cdef class _Open:
         cdef Py_ssize_t protocol = record.protocol
         cdef Py_ssize_t encoding = record.encoding
         cdef str client = record.client
-        cdef Py_ssize_t at = self.records
+        cdef Py_ssize_t at = self.end.records
         cdef bytes name = b""
         self.room_for_record()
         self.room_for_messages(count)
         # What may be refused comes first: a block has a record wholly or not at all.
         if size < LONG:
             self.room_for_body(size)
-            append_body(body, size, self.bodies + self.copied)
+            append_body(body, size, self.bodies + self.end.copied)
         if count == 1:
-            self.lengths[self.messages] = <uint32_t> size
+            self.lengths[self.end.messages] = <uint32_t> size
         else:
             self.measure(body, size, count, encoding == WITH_PROPERTIES)
         if client:
@@ -187,22 +199,22 @@ cdef class _Open:
             if protocol == MARKED and is_mark(client):
                 self.mark = client
             self.clients.append(name)
-            self.clients_length += PyBytes_GET_SIZE(name)
+            self.end.clients += 1
+            self.end.clients_length += PyBytes_GET_SIZE(name)
         self.times[at] = time_ns
         self.connections[at] = record.connection
         self.counts[at] = <uint32_t> count
         self.protocols[at] = <uint8_t> protocol
         self.encodings[at] = <uint8_t> encoding
         self.client_lengths[at] = <uint16_t> PyBytes_GET_SIZE(name)
-        if time_ns > self.latest:
-            self.latest = time_ns
         if size < LONG:
-            self.copied += size
+            self.end.copied += size
         else:
-            self.long_bodies.append((self.copied, body))
-        self.body_bytes += size
-        self.messages += count
-        self.records += 1
+            self.long_bodies.append((self.end.copied, body))
+            self.end.long_bodies += 1
+        self.end.body_bytes += size
+        self.end.messages += count
+        self.end.records += 1
         return 0
 
     cdef int measure(self, object body, Py_ssize_t size, Py_ssize_t count, bint properties) except -1:
@@ -210,7 +222,7 @@ cdef class _Open:
         cdef Py_buffer view
         cdef const uint8_t *data
         cdef Py_ssize_t position = 0, number = 0, packet
-        cdef uint32_t *lengths = self.lengths + self.messages
+        cdef uint32_t *lengths = self.lengths + self.end.messages
         PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
         try:
             data = <const uint8_t *> view.buf
@@ -232,87 +244,116 @@ cdef class _Open:
             raise ValueError("a record is not as many whole publications as it says")
         return 0
 
-    cdef char *columns(self, char *head) noexcept:
+    cdef char *columns(self, char *head, Place *since) noexcept:
         """Write down all that comes before the bodies; returns where they begin."""
+        cdef Py_ssize_t messages = self.end.messages - since.messages
+        cdef Py_ssize_t at
         cdef bytes name
-        head = self.record_columns(head, self.records)
-        memcpy(head, self.lengths, 4 * self.messages)
-        head += 4 * self.messages
-        for name in self.clients:
+        head = self.record_columns(head, since.records, self.end.records - since.records)
+        memcpy(head, self.lengths + since.messages, 4 * messages)
+        head += 4 * messages
+        for at in range(since.clients, self.end.clients):
+            name = self.clients[at]
             memcpy(head, PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
             head += PyBytes_GET_SIZE(name)
         return head
 
-    cdef int copy_bodies(self, char *to) except -1:
+    cdef int copy_bodies(self, char *to, Place *since) except -1:
         """Write down all bodies, in order."""
-        cdef Py_ssize_t begun = 0, at
-        for at, body in self.long_bodies:
+        cdef Py_ssize_t begun = since.copied, number, at
+        for number in range(since.long_bodies, self.end.long_bodies):
+            at, body = self.long_bodies[number]
             memcpy(to, self.bodies + begun, at - begun)
             to = append_body(body, len(body), to + at - begun)
             begun = at
-        memcpy(to, self.bodies + begun, self.copied - begun)
+        memcpy(to, self.bodies + begun, self.end.copied - begun)
         return 0
 
-    cdef Py_ssize_t columns_length(self) noexcept:
-        return COLUMN_BYTES * self.records + 4 * self.messages + self.clients_length
+    cdef Py_ssize_t columns_length(self, Place *since) noexcept:
+        return (
+            COLUMN_BYTES * (self.end.records - since.records)
+            + 4 * (self.end.messages - since.messages)
+            + self.end.clients_length - since.clients_length
+        )
+
+    cdef uint64_t latest(self, Place *since) noexcept:
+        cdef uint64_t found = 0
+        cdef Py_ssize_t number
+        for number in range(since.records, self.end.records):
+            if self.times[number] > found:
+                found = self.times[number]
+        return found
 
     cdef object take(self):
         """A long body is a part as it is; what is before it, or between two, is another one."""
-        cdef Py_ssize_t columns = self.columns_length()
+        cdef Place begin
+        cdef Py_ssize_t columns
         cdef Py_ssize_t begun = 0, at
         cdef list parts = []
         cdef bytes joined
         cdef char *to
-        for at, body in [*self.long_bodies, (self.copied, None)]:
+        memset(&begin, 0, sizeof(begin))
+        columns = self.columns_length(&begin)
+        for at, body in [*self.long_bodies, (self.end.copied, None)]:
             if at > begun or not parts:
                 joined = PyBytes_FromStringAndSize(NULL, at - begun + (0 if parts else columns))
                 to = PyBytes_AS_STRING(joined)
                 if not parts:
-                    to = self.columns(to)
+                    to = self.columns(to, &begin)
                 memcpy(to, self.bodies + begun, at - begun)
                 parts.append(joined)
             if body is not None:
                 parts.append(body)
             begun = at
         return Assembled(
-            self.partition, self.records, self.messages, self.latest, self.clients_length,
-            columns + self.body_bytes, parts, self.mark,
+            self.partition, self.end.records, self.end.messages, self.latest(&begin),
+            self.end.clients_length, columns + self.end.body_bytes, parts, self.mark,
         )
 
-    cdef int append_whole(self, list parts, list numbers, uint32_t mark) except -1:
-        """Append the block, header and all, to ``parts``, and move its partition's number on."""
-        cdef Py_ssize_t columns = self.columns_length()
-        cdef bint joined = self.records > 1 or not self.long_bodies
-        cdef Py_ssize_t size = BLOCK_HEADER + columns + (self.body_bytes if joined else 0)
-        cdef bytes whole = PyBytes_FromStringAndSize(NULL, size)
-        cdef char *head = PyBytes_AS_STRING(whole)
-        cdef uint32_t length = <uint32_t> (BLOCK_HEADER + columns + self.body_bytes)
-        cdef uint32_t records = <uint32_t> self.records
-        cdef uint32_t messages = <uint32_t> self.messages
-        cdef uint32_t clients_length = <uint32_t> self.clients_length
+    cdef int append_unstaged(self, list parts, list numbers, uint32_t mark) except -1:
+        """Append the block of what is not staged, header and all, to ``parts``, and move its
+        partition's number on; nothing if all is staged."""
+        cdef Place *since = &self.staged
+        cdef uint32_t records = <uint32_t> (self.end.records - since.records)
+        cdef uint32_t messages = <uint32_t> (self.end.messages - since.messages)
+        cdef uint32_t clients_length = <uint32_t> (self.end.clients_length - since.clients_length)
+        cdef Py_ssize_t columns = self.columns_length(since)
+        cdef Py_ssize_t body_bytes = self.end.body_bytes - since.body_bytes
+        cdef bint joined = records > 1 or self.end.long_bodies == since.long_bodies
+        cdef Py_ssize_t size = BLOCK_HEADER + columns + (body_bytes if joined else 0)
+        cdef uint32_t length = <uint32_t> (BLOCK_HEADER + columns + body_bytes)
         cdef uint32_t segment = mark + <uint32_t> self.partition
-        cdef uint64_t first = numbers[self.partition]
+        cdef uint64_t latest = self.latest(since)
+        cdef uint64_t first
         cdef uint32_t crc
-        cdef char *bodies = self.columns(head + BLOCK_HEADER)
+        cdef bytes whole
+        cdef char *head
+        cdef char *bodies
+        if not records:
+            return 0
+        first = numbers[self.partition]
+        whole = PyBytes_FromStringAndSize(NULL, size)
+        head = PyBytes_AS_STRING(whole)
+        bodies = self.columns(head + BLOCK_HEADER, since)
         memcpy(head, b"MBLK", 4)
         memcpy(head + 4, &length, 4)
         memset(head + 12, 0, 4)  # flags, and 0
         memcpy(head + 16, &first, 8)
-        memcpy(head + 24, &self.latest, 8)
+        memcpy(head + 24, &latest, 8)
         memcpy(head + 32, &records, 4)
         memcpy(head + 36, &messages, 4)
         memcpy(head + 40, &clients_length, 4)
         memcpy(head + 44, &segment, 4)
         if joined:
-            self.copy_bodies(bodies)
+            self.copy_bodies(bodies, since)
         crc = crc32(PyMemoryView_FromMemory(head + BEHIND_CRC, size - BEHIND_CRC, PyBUF_READ))
         parts.append(whole)
         if not joined:
-            _, body = self.long_bodies[0]
+            _, body = self.long_bodies[since.long_bodies]
             crc = crc32(body, crc)
             parts.append(body)
         memcpy(head + 8, &crc, 4)
-        numbers[self.partition] = first + <uint64_t> self.messages
+        numbers[self.partition] = first + messages
         return 0
 
 
@@ -335,9 +376,6 @@ cdef class Assembler:
 
     def add(self, uint64_t time_ns, records not None):
         """Take the records of a read; see the twin."""
-        self.add_all(time_ns, records)
-
-    cdef int add_all(self, uint64_t time_ns, records) except -1:
         cdef Py_ssize_t size, partition, before
         cdef _Open block
         for record in records:
@@ -345,17 +383,16 @@ cdef class Assembler:
             size = len(body)
             partition = record.connection % self.partitions
             block = self.filling.get(partition)
-            if block is not None and block.records and block.body_bytes + size > self.most_bytes:
+            if block is not None and block.end.records and block.end.body_bytes + size > self.most_bytes:
                 self.closed.append(block)
                 block = None
             if block is None:
                 block = _Open.__new__(_Open)
                 block.partition = partition
                 self.filling[partition] = block
-            before = block.messages
+            before = block.end.messages
             block.add(time_ns, record, body, size)
-            self.messages += block.messages - before
-        return 0
+            self.messages += block.end.messages - before
 
     def take(self, Py_ssize_t most_bytes):
         """Return the next blocks; see the twin."""
@@ -364,29 +401,30 @@ cdef class Assembler:
         cdef _Open block
         while size < most_bytes:
             if not self.closed:
-                self.closed = [each for each in self.filling.values() if each.records]
+                self.closed = [each for each in self.filling.values() if (<_Open> each).end.records]
                 self.filling = {}
                 if not self.closed:
                     break
             block = self.closed.pop(0)
             found.append(block.take())
-            size += block.body_bytes
-            self.messages -= block.messages
+            size += block.end.body_bytes
+            self.messages -= block.end.messages
         return found
 
+    def unstaged(self, list numbers not None, uint32_t mark):
+        """Return whole blocks of what is not staged; see the twin."""
+        cdef list parts = []
+        cdef _Open block
+        for block in self.closed:
+            block.append_unstaged(parts, numbers, mark)
+        for block in self.filling.values():
+            block.append_unstaged(parts, numbers, mark)
+        return parts
 
-def whole_blocks(group, Py_ssize_t most_bytes, list numbers not None, uint32_t mark):
-    """Return the blocks of a group of records, headers and all; see the twin."""
-    cdef Assembler assembler = Assembler.__new__(Assembler)
-    cdef list parts = []
-    cdef _Open block
-    assembler.partitions = len(numbers)
-    assembler.most_bytes = most_bytes
-    for time_ns, records in group:
-        assembler.add_all(time_ns, records)
-    for block in assembler.closed:
-        block.append_whole(parts, numbers, mark)
-    for block in assembler.filling.values():
-        if block.records:
-            block.append_whole(parts, numbers, mark)
-    return parts
+    def staged(self):
+        """All that was added until now is staged; see the twin."""
+        cdef _Open block
+        for block in self.closed:
+            block.staged = block.end
+        for block in self.filling.values():
+            block.staged = block.end

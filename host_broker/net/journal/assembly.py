@@ -1,10 +1,10 @@
 """Records to the columns of blocks (docs/journal.md, Block).
 
 ``PythonAssembler`` is the twin of ``_assembly.Assembler``, which is compiled where that is
-possible, and ``python_whole_blocks`` that of ``_assembly.whole_blocks``; they give the same answers
-(tests/host_broker/net/test_journal_assembly.py). The thread that writes shares the interpreter with
-the event loop: what it did for hundreds of records at once, a publication would wait for. So the
-loop fills the columns as records come, and copies bodies unless they are long.
+possible; they give the same answers (tests/host_broker/net/test_journal_assembly.py). The thread
+that writes shares the interpreter with the event loop: what it did for hundreds of records at once,
+a publication would wait for. So the loop fills the columns as records come, and copies bodies
+unless they are long.
 ``MOTEMQ_PURE_PYTHON=1`` in the environment leaves the compiled one out.
 """
 
@@ -71,12 +71,13 @@ class Assembled:
 class _Open:
     """A block that is being filled."""
 
-    __slots__ = ("lengths", "records", "size")
+    __slots__ = ("lengths", "records", "size", "staged", "staged_messages")
 
     def __init__(self) -> None:
         self.records: list[tuple[int, Record]] = []
         self.lengths = array("I")
         self.size = 0  # bytes of bodies
+        self.staged = self.staged_messages = 0  # how many of the first records, and messages
 
 
 class PythonAssembler:
@@ -84,7 +85,9 @@ class PythonAssembler:
 
     A record belongs to partition ``connection % partitions``. A block has bodies of at most
     ``most_bytes``, or one record. ``messages``: how many were added and not taken. What a record
-    costs is spread over the ``add`` of each; ``take`` is little more than a copy.
+    costs is spread over the ``add`` of each; ``take`` is little more than a copy. What somebody
+    waits for is staged (``stage``) from the same columns before that, so that no record is kept: to
+    take hundreds of them away, too, the thread would have to hold the interpreter.
     """
 
     __slots__ = ("_closed", "_most_bytes", "_open", "_partitions", "messages")
@@ -127,30 +130,53 @@ class PythonAssembler:
             self._closed, self._open = list(self._open.items()), {}
         while self._closed and size < most_bytes:
             partition, block = self._closed.pop(0)
-            found.append(_block(partition, block))
+            found.append(_block(partition, block.records, block.lengths))
             size += block.size
             self.messages -= found[-1].messages
             if not self._closed:
                 self._closed, self._open = list(self._open.items()), {}
         return found
 
+    def unstaged(self, numbers: list[int], mark: int) -> list[Buffer]:
+        """Return blocks, headers and all, of what was added since the last ``staged`` and is not
+        taken.
 
-def _block(partition: int, block: _Open) -> Assembled:
-    records = [record for _, record in block.records]
+        ``numbers``: that of the next message of each partition; they are moved on. A block of
+        partition P says ``mark`` + P, modulo 2^32, of its segment.
+        """
+        parts: list[Buffer] = []
+        for partition, block in [*self._closed, *self._open.items()]:
+            if block.staged == len(block.records):
+                continue
+            records, lengths = block.records[block.staged :], block.lengths[block.staged_messages :]
+            each = _block(partition, records, lengths)
+            first = numbers[partition]
+            parts += each.block(first, (mark + partition) % 2**32)
+            numbers[partition] = first + each.messages
+        return parts
+
+    def staged(self) -> None:
+        """All that was added until now is staged."""
+        for _, block in [*self._closed, *self._open.items()]:
+            block.staged, block.staged_messages = len(block.records), len(block.lengths)
+
+
+def _block(partition: int, taken: list[tuple[int, Record]], lengths: "array[int]") -> Assembled:
+    records = [record for _, record in taken]
     clients = [record.client.encode() for record in records]
     columns = [
-        array("Q", [time_ns for time_ns, _ in block.records]),
+        array("Q", [time_ns for time_ns, _ in taken]),
         array("I", [record.connection for record in records]),
         array("I", [record.count for record in records]),
         array("H", [len(client) for client in clients]),
         array("B", [record.protocol for record in records]),
         array("B", [record.encoding for record in records]),
-        block.lengths,
+        lengths,
     ]
     names = b"".join(clients)
     bodies: list[Buffer] = [record.body for record in records]
     head = b"".join([pack_column(column) for column in columns]) + names
-    length = len(head) + block.size
+    length = len(head) + sum(map(len, bodies))
     parts: list[Buffer] = []
     joined: list[Buffer] = [head]
     for body in bodies:
@@ -172,7 +198,7 @@ def _block(partition: int, block: _Open) -> Assembled:
         partition,
         len(records),
         sum(record.count for record in records),
-        max(time_ns for time_ns, _ in block.records),
+        max(time_ns for time_ns, _ in taken),
         len(names),
         length,
         parts,
@@ -204,30 +230,12 @@ def message_lengths(record: Record) -> list[int]:
     return lengths
 
 
-def python_whole_blocks(
-    group: Iterable[tuple[int, Sequence[Record]]], most_bytes: int, numbers: list[int], mark: int
-) -> list[Buffer]:
-    """Return the blocks of a group of records, by the times of their reads, headers and all.
-
-    ``numbers``: that of the next message of each partition; they are moved on. A block of partition
-    P says ``mark`` + P, modulo 2^32, of its segment. Raises ValueError as ``Assembler.add``.
-    """
-    parts: list[Buffer] = []
-    for each in assemble(group, len(numbers), most_bytes, PythonAssembler):
-        first = numbers[each.partition]
-        parts += each.block(first, (mark + each.partition) % 2**32)
-        numbers[each.partition] = first + each.messages
-    return parts
-
-
 COMPILED = True
 try:
     from host_broker.net.journal._assembly import Assembler as Assembler
-    from host_broker.net.journal._assembly import whole_blocks as whole_blocks
 except ImportError:  # not wanted, or no compiler where this was installed: slower, and the same
     COMPILED = False
     Assembler = PythonAssembler  # type: ignore[assignment,misc]
-    whole_blocks = python_whole_blocks
 
 
 def assemble(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 
-from host_broker.net.journal.assembly import message_lengths, whole_blocks
+from host_broker.net.journal.assembly import Assembler, message_lengths
 from host_broker.net.journal.checksum import crc32
 from host_broker.net.journal.format import (
     BLOCK_HEADER_LENGTH,
@@ -29,7 +29,7 @@ from host_broker.net.journal.format import (
     take_block,
     take_column,
 )
-from host_broker.net.journal.segment import BLOCK_BYTES, Partition
+from host_broker.net.journal.segment import Partition
 from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStore
 from host_broker.outputs import Buffer, Record
 from host_broker.settings import JournalSettings
@@ -59,8 +59,6 @@ _FORGOTTEN = 2**32 - 1  # for the length of the packet of what is there no more
 _COLUMNS = (("Q", 8), ("I", 4), ("I", 4), ("H", 2), ("B", 1), ("B", 1))
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-Taken = tuple[int, list[Record]]  # the time of a read, and what it brought
-
 
 class Area:
     """Half of a stage: what of one group is waited for, in order."""
@@ -79,10 +77,11 @@ class Area:
         self._used = 0
         self._sequence = sequence
 
-    def add(self, taken: Sequence[Taken], retained: Changes, queued: Changes = NO_CHANGES) -> bool:
+    def add(self, assembler: Assembler, retained: Changes, queued: Changes = NO_CHANGES) -> bool:
         """Hand to the kernel what turns brought; False if it has no room, or the disk none.
 
-        All of it is there, or nothing: of a call that was cut short, recovery reads no part.
+        Of what ``assembler`` has it is that which is not staged yet. All of it is there, or
+        nothing: of a call that was cut short, recovery reads no part.
         """
         numbers = self.numbers.copy()
         mark = self._mark
@@ -91,7 +90,7 @@ class Area:
             head = self._stage.header(self._sequence, len(numbers))
             (mark,) = _CRC.unpack_from(head, _HEADER.size)
             parts.append(head)
-        parts += whole_blocks(taken, BLOCK_BYTES, numbers, mark)
+        parts += assembler.unstaged(numbers, mark)
         if retained:
             parts.append(_pack_changes(_RETAINED_MAGIC, retained, mark))
         if queued:
@@ -104,6 +103,7 @@ class Area:
         self._mark = mark
         self._used += size
         self.numbers = numbers
+        assembler.staged()
         return True
 
     def clear(self) -> None:

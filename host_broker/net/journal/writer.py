@@ -37,11 +37,9 @@ from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import BLOCK_BYTES, Partition
 from host_broker.net.journal.snapshot import Snapshot, take_snapshot
 from host_broker.net.journal.stage import (
-    MOST_AT_ONCE,
     STAGE_FILE,
     Area,
     Stage,
-    Taken,
     recover,
 )
 from host_broker.net.storage.files import sync
@@ -79,8 +77,7 @@ _FOR_NOW = frozenset(
 class _Group:
     """What one promise is kept for: records, and then what is retained and queued since.
 
-    The thread takes its blocks out: what is written is not in memory any longer. ``unstaged`` has
-    records as long as they are not too many to be staged.
+    The thread takes its blocks out: what is written is not in memory any longer.
     """
 
     assembler: Assembler
@@ -90,7 +87,6 @@ class _Group:
     cost: int = 0  # of what the loop was not told yet to be written
     sync: bool = False
     area: Area | None = None  # of the stage
-    unstaged: list[Taken] = field(default_factory=list)
     unstaged_messages: int = 0
     unstaged_retained: dict[bytes, Entry | None] = field(default_factory=dict)
     unstaged_queued: dict[bytes, Entry | None] = field(default_factory=dict)
@@ -264,10 +260,6 @@ class Journal:
         if self._stage is not None:
             group.unstaged_cost += cost
             group.unstaged_messages += messages
-            if group.unstaged_cost > MOST_AT_ONCE:
-                group.unstaged.clear()  # its assembler has them
-            elif records:
-                group.unstaged.append((time_ns, records))
             if retained:
                 group.unstaged_retained.update(retained)
             if queued:
@@ -306,10 +298,10 @@ class Journal:
                 return False
             group.area = stage.begin(numbers)
         if group.area is None or not group.area.add(
-            group.unstaged, group.unstaged_retained, group.unstaged_queued
+            group.assembler, group.unstaged_retained, group.unstaged_queued
         ):
             return False
-        group.unstaged, group.unstaged_cost, group.unstaged_messages = [], 0, 0
+        group.unstaged_cost = group.unstaged_messages = 0
         group.unstaged_retained, group.unstaged_queued = {}, {}
         self._staged = self.kept = self.appended
         return True

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from host_broker.bus.queue import spell_place, spell_remembered
 from host_broker.cli.journal import command
 from host_broker.net.journal import stage as stage_module
+from host_broker.net.journal.assembly import Assembler
 from host_broker.net.journal.identity import identity_of
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.stage import STAGE_FILE, Stage, read
@@ -234,7 +235,9 @@ def test_no_bytes_upset_a_start(
     stage = Stage(folder, identity, 5)
     area = stage.begin([0])
     assert area is not None
-    assert area.add([(1, [_record(b"x", client="kitchen")])], {b"t": _ENTRY, b"u": None})
+    assembler = Assembler(1, 100)
+    assembler.add(1, [_record(b"x", client="kitchen")])
+    assert area.add(assembler, {b"t": _ENTRY, b"u": None})
     stage.close()
     path = folder / STAGE_FILE
     staged = path.read_bytes()

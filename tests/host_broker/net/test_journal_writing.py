@@ -45,8 +45,9 @@ def test_more_buffers_and_bytes_than_one_call_takes() -> None:
     assert got == b"".join(buffers)
 
 
-def test_what_is_too_much_to_be_staged_is_in_memory_once(tmp_path: Path) -> None:
-    """While the disk is slow a group grows: short bodies are copied, and the records are let go."""
+def test_what_waits_to_be_written_is_in_memory_once(tmp_path: Path) -> None:
+    """Short bodies are copied, and the records let go at once, whether they can be staged or, while
+    the disk is slow and the group grows, are too many for that."""
 
     async def keep() -> None:
         journal = Journal(tmp_path, JournalSettings(flush_s=60.0))
@@ -55,9 +56,9 @@ def test_what_is_too_much_to_be_staged_is_in_memory_once(tmp_path: Path) -> None
         known_to_us = sys.getrefcount(body)
         while journal.appended * len(body) <= MOST_AT_ONCE:
             journal.append(1, [Record(2, 1, "", 1, body)])
-        # The twin keeps records instead of copies of their bodies.
-        kept = 0 if assembly.COMPILED else journal.appended
-        assert sys.getrefcount(body) == known_to_us + kept
+            # The twin keeps records instead of copies of their bodies.
+            kept = 0 if assembly.COMPILED else journal.appended
+            assert sys.getrefcount(body) == known_to_us + kept
         appended = journal.appended
         assert not journal.keep_now()
         assert journal.kept == 0
