@@ -1,5 +1,6 @@
 """``motemq pipeline``: journals and rig results to tables and a report."""
 
+import os
 import time
 from pathlib import Path
 
@@ -27,9 +28,11 @@ def command() -> None:
     Exit codes: 0 done, 2 wrong usage or a folder that does not exist, 3 it could not be done
     (the reason is the last line), 130 interrupted.
     """
+    # What fails is told in a line of ours; delta-rs would log pages before it.
+    os.environ.setdefault("RUST_LOG", "error")
 
 
-@command.command()
+@command.command(short_help="Write all tables once, from a journal and rig results.")
 @click.option("--journal", type=FOLDER, required=True, help="The broker's DATA/journal.")
 @click.option("--rig", type=FOLDER, required=True, help="The rig's OUT/rig.")
 @NEW_TABLES
@@ -77,7 +80,7 @@ def _backfill(journal: Path, rig: Path, place: Storage, registry: Path | None) -
         write_tables(spark, sources, place, progress)
 
 
-@command.command()
+@command.command(short_help="Write one HTML file, or a file a table.")
 @TABLES
 @click.option(
     "--out",
@@ -114,7 +117,7 @@ def _write_report(place: Storage, out: Path) -> None:
     click.echo(f"  {'report':<20} {out}  {time.monotonic() - started:.1f} s")
 
 
-@command.command("tables")
+@command.command("tables", short_help="Print every table with its number of rows.")
 @TABLES
 def show_tables(place: Storage) -> None:
     """Print every table with its number of rows; needs no Spark."""

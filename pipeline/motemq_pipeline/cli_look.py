@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,10 +21,10 @@ _SHOWN = 80  # characters of a cell on a terminal
 _LAST_PORT = 65_535
 
 
-@click.command()
+@click.command(short_help="Ask the tables in SQL.")
 @click.argument("sql")
 @TABLES
-@click.option("--json", "form", flag_value="json", help="A JSON object a line.")
+@click.option("--json", "form", flag_value="json", help="A JSON object a line; null for NaN.")
 @click.option("--csv", "form", flag_value="csv", help="CSV with a header.")
 @click.option(
     "--limit",
@@ -76,8 +77,9 @@ def _show(names: list[str], rows: Iterator[tuple[Any, ...]], limit: int, form: s
 
 def _print(names: list[str], rows: Iterator[tuple[Any, ...]], form: str) -> None:
     if form == "json":
+        keys = _apart(names)
         for row in rows:
-            click.echo(json.dumps(dict(zip(names, map(_plain, row), strict=True))))
+            click.echo(json.dumps(dict(zip(keys, map(_of_json, map(_plain, row)), strict=True))))
     elif form == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(map(spreadsheet_cell, names))
@@ -87,7 +89,30 @@ def _print(names: list[str], rows: Iterator[tuple[Any, ...]], form: str) -> None
         _table(names, [[_cell(value) for value in row] for row in rows])
 
 
+def _apart(names: list[str]) -> list[str]:
+    """Return names that differ: the second ``board`` of a join is ``board_1``, as DuckDB has it."""
+    found: list[str] = []
+    for name in names:
+        number, fresh = 0, name
+        while fresh in found:
+            number += 1
+            fresh = f"{name}_{number}"
+        found.append(fresh)
+    return found
+
+
+def _of_json(value: Any) -> Any:
+    """Return a plain value with null for NaN and infinities, for which JSON has no word."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _of_json(one) for key, one in value.items()}
+    return [_of_json(one) for one in value] if isinstance(value, list) else value
+
+
 def _table(names: list[str], rows: list[list[str]]) -> None:
+    if not names:  # the answer to a statement that has none
+        return
     widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
     for row in (names, ["-" * width for width in widths], *rows):
         cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -124,7 +149,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-@click.command()
+@click.command(short_help="Show any board over any time on a page.")
 @TABLES
 @click.option(
     "--listen",
@@ -160,7 +185,7 @@ def live(place: Storage, listen: str, insecure_bind: bool) -> None:
         asyncio.run(serve(place, host, int(port), lambda url: click.echo(f"pipeline: {url}")))
 
 
-@click.command()
+@click.command(short_help="Put small files together.")
 @TABLES
 def compact(place: Storage) -> None:
     """Put many small files together to few large ones; needs no Spark.
@@ -179,7 +204,7 @@ def compact(place: Storage) -> None:
             click.echo(f"  {name:<20} {before:>6} files -> {after}")
 
 
-@click.command()
+@click.command(short_help="Write what spark-submit takes.")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER")
 def package(folder: Path) -> None:
     """Write what spark-submit takes: FOLDER/motemq.zip for executors, FOLDER/motemq_run.py.

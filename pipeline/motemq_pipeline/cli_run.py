@@ -38,7 +38,7 @@ _CONFIG = click.argument(
 )
 
 
-@click.command()
+@click.command(short_help="Keep the tables up to date, until Ctrl-C.")
 @_CONFIG
 @click.option("--once", is_flag=True, help="End when everything that is there now is in tables.")
 @click.option(
@@ -186,7 +186,7 @@ def _again(query: QueryStatus) -> str:
     return f", failed and started again{times}" if query.restarts else ""
 
 
-@click.command()
+@click.command(short_help="Say how the run is doing: lag, rates, last batch.")
 @_CONFIG
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
 def status(config: Path, as_json: bool) -> None:

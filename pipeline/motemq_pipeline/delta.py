@@ -23,7 +23,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, bounded_columns
 from motemq_pipeline.schemas import DATE, DATED_BY, TABLES, VERSIONS, arrow_schema
-from motemq_pipeline.storage import HISTORY_S, Storage, refusal
+from motemq_pipeline.storage import HISTORY_S, Storage, refusal, unknown_scheme
 
 if TYPE_CHECKING:  # readers need no Spark
     import pyarrow.dataset as ds
@@ -370,7 +370,9 @@ class Table:
             yield
         except CommitFailedError:
             raise
-        except TableNotFoundError:
+        except TableNotFoundError as error:
+            if refused := unknown_scheme(str(error)):
+                raise PipelineError(f"{self._place.uri}: {refused}") from None
             raise PipelineError(
                 f"there is no table {self.name} in {self._place.uri}; 'motemq pipeline run' and "
                 "'motemq pipeline backfill' write it"

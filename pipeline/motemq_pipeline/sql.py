@@ -17,24 +17,25 @@ if TYPE_CHECKING:
 
 Answer = tuple[list[str], Iterator[tuple[Any, ...]]]  # names of the columns, and rows
 _BATCH_ROWS: Final = 10_000
+_PIVOT: Final = "MULTI"
+_QUESTIONS: Final = {"SELECT", "EXPLAIN", "COPY", _PIVOT}
 _TAKEN: Final = re.compile(r"[*?\[=]")  # what DuckDB finds in a path: patterns, columns
 
 
 def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
     """Answer in DuckDB's SQL, with at most ``limit`` rows (0: all) as they come.
 
-    With a limit, one row more follows if there are more. Raises ``PipelineError`` with DuckDB's
-    words.
+    With a limit, one row more follows if there are more. Raises ``PipelineError`` for what is not
+    one question, else with DuckDB's words.
     """
     import duckdb
 
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         try:
-            named = {name.lower() for name in connection.get_table_names(sql)}
-            for name in TABLES:
-                if name in named:
-                    _make_view(connection, Table(place, name))
+            _refuse_changes([one.type.name for one in connection.extract_statements(sql)])
+            for name in _named(connection, sql) or present(place):
+                _make_view(connection, Table(place, name))
             found: Any = connection.sql(sql)
             if found is None:
                 return [], iter(())
@@ -47,6 +48,25 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
         except duckdb.Error as error:
             raise PipelineError(_in_one_line(str(error))) from None
     return names, (row for batch in batches for row in _rows(batch))
+
+
+def _refuse_changes(statements: list[str]) -> None:
+    """Refuse what is not one question; ``statements`` are DuckDB's names for what is asked."""
+    if len(statements) != 1:
+        raise PipelineError(f"a query is one statement of SQL, not {len(statements)}")
+    if statements[0] not in _QUESTIONS:
+        raise PipelineError(
+            f"a query reads the tables, and {statements[0].replace('_', ' ')} reads none; "
+            "write select …, or copy (select …) to 'FILE'"
+        )
+
+
+def _named(connection: Any, sql: str) -> list[str]:
+    """Return the tables that a statement names; none if it names none, as SHOW TABLES."""
+    if connection.extract_statements(sql)[0].type.name == _PIVOT:
+        return []  # DuckDB does not say what it names
+    found = {name.lower() for name in connection.get_table_names(sql)}
+    return [name for name in TABLES if name in found]
 
 
 def _make_view(connection: Any, table: Table) -> None:
@@ -99,7 +119,8 @@ def _in_one_line(text: str) -> str:
 def register(spark: "SparkSession", place: Storage) -> list[str]:
     """Make every table that is in a place a temporary view of its name; return the names.
 
-    A view is the table at this moment. Raises ``PipelineError`` if there is none.
+    A view is the table at this moment, to read: an INSERT into it is refused. Raises
+    ``PipelineError`` if there is none.
     """
     found = present(place)
     if not found:
@@ -108,7 +129,8 @@ def register(spark: "SparkSession", place: Storage) -> list[str]:
             "'motemq pipeline backfill' write them"
         )
     for name in found:
-        Table(place, name).read(spark).createOrReplaceTempView(name)
+        # Spark would write into files that are a view by themselves; not into what it selects.
+        Table(place, name).read(spark).select("*").createOrReplaceTempView(name)
     return found
 
 

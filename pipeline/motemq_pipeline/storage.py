@@ -27,8 +27,11 @@ _SECRET: Final = re.compile(r"(?i)secret|password|token|(access|account)_?key(?!
 _NO_ANSWER: Final = re.compile(
     r"Generic \w+ error\b.*(error sending request|status code: 50[0234])", re.DOTALL
 )
+_HAS_BUCKET: Final = re.compile(r"s3[an]?|gs|az")
 _UNKNOWN_SCHEME: Final = re.compile(r"Unknown scheme: [^.]+")
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
+_UNKNOWN_USER: Final = re.compile(r"no credentials found|error .* loading credentials")  # of AWS
+_NO_CREDENTIALS: Final = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 _LONGEST_WORDS: Final = 300  # characters of what a store says
 _SELF_TEST: Final = "_self_test"
 _WRITERS: Final = 4  # at once, in the self-test
@@ -61,7 +64,7 @@ class Storage:
             return cls(os.path.abspath(os.path.expanduser(text)))
         scheme = match[1].lower()
         rest = text[match.end() :].rstrip("/")
-        if not rest:
+        if not rest or (rest.startswith("/") and _HAS_BUCKET.fullmatch(scheme)):
             raise PipelineError(f"'{text}' names no place for tables; write it as s3://BUCKET/PATH")
         if scheme == "file":
             return cls(os.path.abspath("/" + rest.lstrip("/")))
@@ -208,6 +211,12 @@ def refusal(what: str, reason: str) -> PipelineError:
     return kind(f"{what}: {first_words(reason)}")
 
 
+def unknown_scheme(reason: str) -> str:
+    """Return what to say if delta-rs does not know a URI's scheme, "" if it does."""
+    found = _UNKNOWN_SCHEME.match(reason)  # and then fifty others, in no order
+    return f"{found[0]}; write a folder, s3://BUCKET/PATH, az://… or gs://…" if found else ""
+
+
 def first_words(text: str) -> str:
     """Return what an error says in one line: of delta-rs's, the first line and the store's code."""
     return _first_words(text)[:_LONGEST_WORDS]
@@ -217,8 +226,10 @@ def _first_words(text: str) -> str:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     lines = [line.strip(" ↳\t") for line in plain.splitlines() if line.strip()]
     first = lines[0] if lines else "no reason was given"
-    if unknown := _UNKNOWN_SCHEME.match(first):  # and then fifty others, in no order
-        return f"{unknown[0]}; write a folder, s3://BUCKET/PATH, az://… or gs://…"
+    if refused := unknown_scheme(first):
+        return refused
+    if _UNKNOWN_USER.search(plain):
+        return _NO_CREDENTIALS
     code = re.search(r"<Code>(\w+)</Code>", plain)
     message = re.search(r"<Message>([^<]+)</Message>", plain)
     if code:

@@ -8,7 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from motemq_pipeline.cli import command
 from motemq_pipeline.status import only_run
 from tests.pipeline.conftest import Tables
 from tests.pipeline.test_records import VECTORS, write_vectors
@@ -34,6 +36,24 @@ def test_help_tells_exit_codes() -> None:
     code, out, _ = _motemq("--help")
     assert code == 0
     assert "Exit codes: 0 done, 2 wrong usage" in out
+
+
+def test_what_commands_do_is_told_in_whole_sentences() -> None:
+    done = CliRunner(env={"COLUMNS": "80"}).invoke(command, ["--help"])
+    lines = done.output.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == sorted(command.commands)
+    assert all(line.endswith(".") and "..." not in line for line in lines), lines
+
+
+def test_a_store_without_credentials_is_told_in_one_line() -> None:
+    """delta-rs logs pages of where it looked for some."""
+    env = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:1"}
+    code, out, err = _motemq("tables", "--tables", "s3://nobucket/tables", env=env)
+    assert (code, out) == (3, "")
+    assert err == (
+        "pipeline: error: the table bronze_messages in s3://nobucket/tables: no credentials: "
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY\n"
+    )
 
 
 def test_a_missing_folder_is_wrong_usage(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_alerts_of_the_time_and_no_more_sensors_than_fit(tables: _Tables) -> Non
         tables.readings("a", f"s{number:02d}", {_NOON: 1.0})
     raised = [
         *(("before", -4, -3), ("into", -1, 0.5), ("within", 0.2, 0.3), ("open", 0.4, None)),
+        ("late", 0.95, None),
         ("after", 2, None),
     ]
     for key, (kind, begin, end) in enumerate(raised):
@@ -130,11 +131,16 @@ def test_alerts_of_the_time_and_no_more_sensors_than_fit(tables: _Tables) -> Non
     shown = excerpt(tables.place, "a", _NOON, _NOON + _HOUR)
     assert (len(shown.series), shown.whole) == (MOST_SENSORS, False)
     assert [(each.kind, each.message, each.cleared_at is None) for each in shown.alerts] == [
-        *(("open", "open", True), ("within", "within", False), ("into", "into", False)),
+        *(("late", "late", True), ("open", "open", True)),
+        *(("within", "within", False), ("into", "into", False)),
     ]
     drawn = figure(shown)
     assert len(drawn.data) == 3 * MOST_SENSORS
-    assert len(drawn.layout.shapes) == 3
+    assert len(drawn.layout.shapes) == 4
+    # Beside its time; at the end of a plot before it, where it is not cut off.
+    names = {one.text: one for one in drawn.layout.annotations}
+    assert [names[kind].xanchor for kind in ("late", "open", "into")] == ["right", "left", "left"]
+    assert names["open"].hovertext == "open"
 
 
 def _asked(tables: _Tables, *paths: str, **headers: str) -> list[tuple[int, Any]]:
@@ -261,7 +267,7 @@ def test_a_browser_sees_readings_as_they_come(tables: _Tables, address: str) -> 
     minute = timedelta(minutes=1)
     tables.readings(_ODD, _ODD, {now - n * minute: float(n) for n in range(1, 21)})
     with browser() as page:
-        page.open(f"{address}#board=nobody&span=604800", width=900)
+        page.open(f"{address}#board=nobody&span=long-ago", width=900)
 
         def until(expression: str, wanted: Any) -> None:
             deadline = time.monotonic() + _END_S
@@ -269,10 +275,19 @@ def test_a_browser_sees_readings_as_they_come(tables: _Tables, address: str) -> 
                 assert time.monotonic() < deadline, (found, page.ask("document.body.innerText"))
                 time.sleep(0.1)
 
+        def choose(**values: str) -> None:
+            for name, value in values.items():
+                page.ask(f"document.getElementById({name!r}).value = {value!r}")
+            page.ask("document.getElementById('asked').dispatchEvent(new Event('change'))")
+
+        # The board that was asked for is not another; a time that there is not is the usual one.
+        said = "document.getElementById('said').innerText"
+        until(said, "nobody has no readings in these tables.")
+        assert page.ask("document.getElementById('span').value") == "3600"
         # A week is read from roll-ups, which are not there.
-        until("document.getElementById('said').innerText.includes('has no readings in this')", True)
-        page.ask("document.getElementById('span').value = '3600'")
-        page.ask("document.getElementById('asked').dispatchEvent(new Event('change'))")
+        choose(board=_ODD, span="604800")
+        until(f"{said}.includes('has no readings in this time; there are some from 20')", True)
+        choose(span="3600")
         drawn = "document.querySelectorAll('.scatterlayer .trace .point').length"
         until(drawn, 20)
         tables.readings(_ODD, _ODD, {now: 5.0})
@@ -283,4 +298,8 @@ def test_a_browser_sees_readings_as_they_come(tables: _Tables, address: str) -> 
         )
         assert page.ask("document.title") == "MoteMQ, live"
         assert page.ask("location.hash").endswith("span=3600")
+        # All there is, to begin with.
+        choose(span="between")
+        until(drawn, 21)
+        assert page.ask("location.hash").partition("&since=")[2].count("%3A00") >= 2
         assert page.complaints == []

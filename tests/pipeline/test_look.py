@@ -3,6 +3,7 @@
 import csv
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from motemq_pipeline.parquet_files import Target, written_by
 from motemq_pipeline.schemas import DATE, TABLES, arrow_schema, columns
 from motemq_pipeline.sql import Answer, by_duckdb, by_spark
 from motemq_pipeline.storage import Storage
-from tests.pipeline.conftest import Tables
+from tests.pipeline.conftest import Tables, rows_of
 
 _END_S = 240.0
 
@@ -94,6 +95,49 @@ def test_a_mistake_is_one_line_of_duckdbs(desk: Tables, sql: str, told: str) -> 
     with pytest.raises(PipelineError, match=told) as caught:
         by_duckdb(sql, desk.place)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("sql", ["show tables", "select name from (show all tables)"])
+def test_the_tables_there_are_can_be_asked_for(desk: Tables, sql: str) -> None:
+    assert {name for (name,) in by_duckdb(sql, desk.place)[1]} == set(TABLES)
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("drop table gold_fleet", "a query reads the tables, and DROP reads none; write select"),
+        ("insert into gold_fleet from gold_fleet", "and INSERT reads none"),
+        ("update gold_fleet set board = 'x'", "and UPDATE reads none"),
+        ("create table mine as from gold_fleet", "and CREATE reads none"),
+        ("select 1; select 2", "one statement of SQL, not 2"),
+        (" ", "one statement of SQL, not 0"),
+    ],
+)
+def test_what_asks_nothing_is_told(desk: Tables, sql: str, told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        by_duckdb(sql, desk.place)
+
+
+def test_an_answer_can_be_a_file(desk: Tables, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.csv"
+    by_duckdb(f"copy (select board from gold_fleet) to '{file}'", desk.place)
+    assert len(file.read_text().splitlines()) == 1 + len(desk.rows("gold_fleet"))
+
+
+def test_a_question_to_spark_changes_no_table(
+    spark: SparkSession, desk: Tables, tmp_path: Path
+) -> None:
+    """Spark takes a view of one file for a place to write to, and deletes what was there."""
+    shutil.copytree(desk.folder / "gold_flakes", tmp_path / "gold_flakes")
+    place = Storage.at(tmp_path)
+    before = rows_of(tmp_path, "gold_flakes")
+    assert len(before) > 0
+    assert len(Table(place, "gold_flakes").files()) == 1
+    nothing = ", ".join("null" for _ in columns("gold_flakes"))
+    with pytest.raises(PipelineError), spark_log() as log, in_words(log):
+        by_spark(spark, f"insert overwrite gold_flakes select {nothing}", place, 5)
+    log.unlink(missing_ok=True)
+    assert rows_of(tmp_path, "gold_flakes") == before
 
 
 @pytest.mark.parametrize(
@@ -203,6 +247,27 @@ def test_values_as_people_and_programs_read_them(
         assert set(line) == {"-", " "}
         assert "2026-01-02T03:04:05.600000Z" in row_text
         assert "a,b\\nc" in row_text
+
+
+def test_json_is_json_and_has_every_column(capsys: pytest.CaptureFixture[str]) -> None:
+    row = (1, 2, 3, float("nan"), {"k": [float("inf"), 1.5]})
+    _print(["board", "board", "board_1", "x", "y"], iter([row]), "json")
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"JSON has no {word}")
+
+    assert json.loads(capsys.readouterr().out, parse_constant=refuse) == {
+        "board": 1,
+        "board_1": 2,
+        "board_1_1": 3,
+        "x": None,
+        "y": {"k": [None, 1.5]},
+    }
+
+
+def test_an_answer_without_columns_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    _print([], iter(()), "table")
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.timeout(600)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.storage import Storage, first_words, refuse_secrets
 from tests.ports import port_for_later
@@ -58,9 +59,16 @@ def test_what_cannot_keep_tables_is_refused_in_one_sentence(place: str, told: st
     assert "\n" not in str(caught.value)
 
 
-def test_a_uri_that_names_nothing() -> None:
-    with pytest.raises(PipelineError, match="'s3://' names no place"):
-        Storage.at("s3://")
+@pytest.mark.parametrize("uri", ["s3://", "s3:///tables", "gs:///tables"])
+def test_a_uri_that_names_nothing(uri: str) -> None:
+    with pytest.raises(PipelineError, match=f"'{uri}' names no place"):
+        Storage.at(uri)
+    assert Storage.at("hdfs:///tables").uri == "hdfs:///tables"  # of the cluster's own name node
+
+
+def test_tables_where_there_can_be_none_are_told() -> None:
+    with pytest.raises(PipelineError, match=r"ftp://host/x: Unknown scheme: ftp; write a folder"):
+        Table(Storage.at("ftp://host/x"), "alerts").count()
 
 
 def test_a_folder_is_made_and_left_empty(tmp_path: Path) -> None:
@@ -105,5 +113,9 @@ def test_what_a_store_says_is_one_line() -> None:
         " ↳ 404 Not Found\n<Error><Code>NoSuchBucket</Code><Message>It does not exist</Message>"
     )
     assert first_words(said) == "It does not exist (NoSuchBucket)"
+    nobody = "Operation not supported\n ↳ an error occurred while loading credentials\n ↳ service"
+    assert first_words(nobody) == (
+        "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+    )
     refused = "Generic S3 error\n  ↳ Error performing GET\n  ↳ Connection refused (os error 111)"
     assert first_words(refused) == "Generic S3 error: Connection refused (os error 111)"

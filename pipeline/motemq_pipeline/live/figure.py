@@ -11,6 +11,7 @@ from motemq_pipeline.live.series import Alert, Excerpt, Series
 
 _PLOT_PX = 210
 _AROUND_PX = 90
+_FOR_A_NAME = 0.15  # of the width of a plot
 _LINE = "#2a78d6"
 _BAND = "rgba(42,120,214,0.18)"
 _ALARM = "rgba(208,50,45,0.16)"
@@ -61,13 +62,17 @@ def _traces(one: Series) -> list[Any]:
 
 
 def _mark(found: go.Figure, alert: Alert, shown: Excerpt, row: int) -> None:
+    begin = max(alert.raised_at, shown.since)
+    late = shown.until - begin < _FOR_A_NAME * (shown.until - shown.since)
     found.add_vrect(
-        x0=max(alert.raised_at, shown.since),
+        x0=begin,
         x1=min(alert.cleared_at or shown.until, shown.until),
         fillcolor=_ALARM,
         line_width=0,
         annotation_text=_plain(alert.kind),
         annotation_position="top left",
+        annotation_xanchor="right" if late else "left",  # else it would be cut off
+        annotation_hovertext=_plain(alert.message),
         row=row,
         col=1,
     )
