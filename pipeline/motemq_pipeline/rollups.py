@@ -65,14 +65,14 @@ def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
     """
     minutes = together(silver, many).mapInArrow(windows.by_minute, windows.MINUTES)
     found = (
-        minutes.withColumn("value", F.explode("values"))
+        minutes.select(*_WINDOW, "gaps", F.posexplode("values").alias("place", "value"))
         .groupBy(*_WINDOW)
         .agg(
             F.count("*").alias("count"),
             F.avg("value").alias("mean"),
             F.min("value").alias("min"),
             F.max("value").alias("max"),
-            F.max("gaps").alias("gaps"),
+            F.sum(F.when(F.col("place") == 0, F.col("gaps"))).alias("gaps"),
             F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
     )
