@@ -35,7 +35,7 @@ COLUMNS: Final = (
     "partition",
     "message_seq",
 )
-MOST_READINGS: Final = 1_500_000  # in a task's memory, which is some 300 bytes each
+MOST_READINGS: Final = 1_000_000  # in a task's memory, which is some 300 bytes each
 # What comes of minutes: their values are in rows of at most so many, for Spark to make sketches.
 MINUTES: Final = (
     "board string, sensor string, unit string, window_start timestamp, gaps long, "

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import restarts
+from motemq_pipeline import parquet_files, refresh, restarts
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.delta import Table
 from motemq_pipeline.maintenance import clear
@@ -85,3 +85,34 @@ def test_what_is_behind_for_longer_than_the_history_goes_on(
     entries = _age(config.place, "silver_telemetry")
     clear(config)
     assert not entries[0].exists()
+
+
+def test_streams_that_start_while_gold_is_made_have_not_its_settings(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n')
+    _write(tmp_path / "journal", 0)
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(name)
+    of_streams, of_gold = set(), set()
+    really = parquet_files.collected
+
+    def collected(written: DataFrame, *more: object) -> object:
+        # A query takes the settings of its session when it is started.
+        numbers = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
+        query = numbers.writeStream.foreachBatch(
+            lambda batch, _: of_streams.add(batch.sparkSession.conf.get(name))
+        ).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        of_gold.add(written.sparkSession.conf.get(name))
+        return really(written, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(refresh, "collected", collected)
+    _once(spark, load_config(file))
+    assert of_streams == {before}
+    # What has few rows, which may be long, is limited by bytes.
+    assert of_gold == {before, str(2**31 - 1)}
