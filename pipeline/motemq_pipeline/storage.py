@@ -28,6 +28,9 @@ _NO_ANSWER: Final = re.compile(
     r"Generic \w+ error\b.*(error sending request|status code: 50[0234])", re.DOTALL
 )
 _UNKNOWN_SCHEME: Final = re.compile(r"Unknown scheme: [^.]+")
+# What alerts or gold have yet to read is kept for so long beyond that, and no longer: a broker that
+# alerts are published at may never return.
+KEEP_UNREAD_S: Final = 7 * 86_400.0
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
 _LONGEST_WORDS: Final = 300  # characters of what a store says
 _SELF_TEST: Final = "_self_test"
