@@ -119,6 +119,7 @@ class _Progress:
         self._next = 0.0
         self._last: RunStatus | None = None
         self._unreachable: set[str] = set()
+        self._given_up = 0
 
     def say(self, text: str) -> None:
         """Print a line of its own."""
@@ -135,6 +136,9 @@ class _Progress:
         for broker in self._unreachable - status.unreachable.keys():
             self._say_above(f"{broker} answers again")
         self._unreachable = set(status.unreachable)
+        for what in status.given_up[self._given_up :]:
+            self._say_above(what)
+        self._given_up = len(status.given_up)
         text = "; ".join(_in_short(query) for query in status.queries)
         if self._terminal:
             click.echo(f"\r\x1b[K{in_a_line(status, _columns())}", nl=False)
@@ -217,6 +221,8 @@ def status(config: Path, as_json: bool) -> None:
             )
         for why in unreachable:
             click.echo(f"  {why}; not counted")
+        for what in found.given_up:
+            click.echo(f"  {what}")
     if found.state != "running":
         raise SystemExit(_NOT_RUNNING)
 

@@ -13,7 +13,7 @@ from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.registry import BUILT_IN
 from motemq_pipeline.schemas import DATED_BY
-from motemq_pipeline.storage import HISTORY_S, Storage, refuse_secrets
+from motemq_pipeline.storage import HISTORY_S, KEEP_UNREAD_S, Storage, refuse_secrets
 from motemq_pipeline.toml_tables import Mistake, TomlFile, TomlTable, fault, must_be, wrong
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.offsets import Offsets
@@ -145,6 +145,7 @@ class _Tables(TomlTable):
     registry: _Path = None
     rig: _Path = None
     history: _DurationS = HISTORY_S
+    keep_unread: _DurationS = KEEP_UNREAD_S
     keep: dict[_Dated, _DurationS] = Field(default_factory=dict)
     options: dict[str, str] = Field(default_factory=dict)
 
@@ -224,6 +225,7 @@ class RunConfig:
     gold_every_s: float
     compact_every_s: float
     history_s: float = HISTORY_S
+    keep_unread_s: float = KEEP_UNREAD_S
     keep_s: Mapping[str, float] = field(default_factory=dict)  # of tables whose rows are to go
     spark: Mapping[str, str] = field(default_factory=dict)
     alerts: Mapping[str, Any] | None = None  # None: no alerts
@@ -257,6 +259,7 @@ def load_config(file: Path) -> RunConfig:
         gold_every_s=run.gold_every,
         compact_every_s=run.compact_every,
         history_s=tables.history,
+        keep_unread_s=tables.keep_unread,
         keep_s=tables.keep,
         spark={
             f"spark.{key.removeprefix('spark.')}": _spark_text(value)

@@ -6,6 +6,7 @@ so a batch that is repeated after a crash is recognised. Spark, pandas, polars a
 is committed, and nothing else.
 """
 
+import bisect
 import json
 import math
 import re
@@ -281,13 +282,20 @@ class Table:
     def unread_since(self, after: int) -> datetime | None:
         """Return since when there are rows that a reader of versions up to ``after`` lacks.
 
-        None if there are none, or if the log no longer has them.
+        None if there are none, or if the log no longer has them. However long the log is, few of
+        its entries are read.
         """
-        for version in range(after + 1, self.handle().version() + 1):
+        latest = self.handle().version()
+        # What was cleared away is what is oldest.
+        first = bisect.bisect_left(range(latest + 1), True, lo=after + 1, key=self._is_in_log)
+        for version in range(first, latest + 1):
             text = self.storage.read_bytes(log_name(version))
             if text is not None and any(True for _ in new_files(text)):
                 return _committed_at(text)
         return None
+
+    def _is_in_log(self, version: int) -> bool:
+        return self.storage.read_bytes(log_name(version)) is not None
 
     def vacuum(self, orphans_after_s: float | None = None) -> None:
         """Delete the files and log entries that are older than the history.

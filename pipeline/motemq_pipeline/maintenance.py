@@ -15,7 +15,7 @@ from motemq_pipeline.refresh import SILVER, Refresh, oldest_day, seen_by_gold
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import DATED_BY, TABLES
-from motemq_pipeline.status import finished
+from motemq_pipeline.status import begun_at, finished
 from motemq_pipeline.table_source import ALL_TAKEN
 
 _LOOK_S: Final = 0.5
@@ -24,6 +24,13 @@ _END_S: Final = 60.0
 _WORTH_COMPACTING: Final = 32  # small files of a table
 _SMALL_BYTES: Final = 16 * 1024 * 1024
 _CLEAR_EVERY_S: Final = 300.0
+_SILVER_QUERY: Final = "silver"
+_ALERTS: Final = "alerts"
+_GOLD: Final = "gold"
+_THEN: Final = {
+    _ALERTS: "they go on behind what is no longer kept",
+    _GOLD: "it is made again from all of silver",
+}
 _ORPHANS_AFTER_S: Final = 86_400.0  # of files that no commit mentions; no batch takes so long
 
 
@@ -46,6 +53,7 @@ class Maintenance:
         self._rounds = 0
         self._ended = threading.Event()
         self._failure: Exception | None = None
+        self.given_up: tuple[str, ...] = ()  # what ``clear`` says
         self._thread = threading.Thread(target=self._work, name="maintenance", daemon=True)
 
     def __enter__(self) -> "Maintenance":
@@ -102,7 +110,7 @@ class Maintenance:
                     compact_small(config)
                     compact_at = time.monotonic() + config.compact_every_s
                 if now >= clear_at:
-                    clear(config)
+                    self.given_up = tuple(dict.fromkeys((*self.given_up, *clear(config))))
                     clear_at = time.monotonic() + _CLEAR_EVERY_S
                 self._rounds += 1
             except Exception as error:  # the main thread tells of it
@@ -127,47 +135,49 @@ def compact_small(config: RunConfig) -> None:
             table.compact()
 
 
-def clear(config: RunConfig) -> None:
-    """Delete the rows that are older than their table's ``keep``, and files that nobody needs."""
+def clear(config: RunConfig) -> list[str]:
+    """Delete the rows that are older than their table's ``keep``, and files that nobody needs.
+
+    Returns, in sentences, for whom something is no longer kept that he has not read.
+    """
     now = datetime.now(UTC)
+    given_up = []
     for name in TABLES:
         table = Table(config.place, name, config.history_s)
         keep_s = config.keep_s.get(name)
         if keep_s is not None and name in DATED_BY:
             table.expire(oldest_day(keep_s, now))
-        if not _is_awaited(config, table, now):
-            table.vacuum(_ORPHANS_AFTER_S)
+        due = now - timedelta(seconds=config.history_s - _CLEAR_EVERY_S)
+        late = {reader: at for reader, at in _unread(config, table).items() if at <= due}
+        # Silver waits for nobody, and is nothing without all of bronze.
+        oldest = now - timedelta(seconds=config.keep_unread_s)
+        if any(reader == _SILVER_QUERY or at > oldest for reader, at in late.items()):
+            continue
+        given_up += [
+            f"{reader}: unread in {name} since {at:%Y-%m-%dT%H:%M:%SZ}, longer than [tables] "
+            f"keep_unread; {_THEN[reader]}"
+            for reader, at in late.items()
+        ]
+        table.vacuum(_ORPHANS_AFTER_S)
+    return given_up
 
 
-def _is_awaited(config: RunConfig, table: Table, now: datetime) -> bool:
-    """Whether a reader of a table is so far behind that what it has yet to read would go.
+def _unread(config: RunConfig, table: Table) -> dict[str, datetime]:
+    """Return who has yet to read something of a table, and since when it is there.
 
-    That is a stream of bronze while its broker or its store is away, or gold that is made rarely:
-    without the log of what came meanwhile the one could not go on, and the other would begin anew.
+    These are streams of bronze, alerts for one while their broker is away, and gold, where it is
+    made rarely. Without the log of what came meanwhile the former could not go on, and the latter
+    would begin anew.
     """
-    due = now - timedelta(seconds=config.history_s - _CLEAR_EVERY_S)
+    found: dict[str, datetime | None] = {}
     if table.name == "bronze_messages":
-        after = _read_by_streams(config)
-        if after is None:
-            return True
+        for query in (_SILVER_QUERY, *(() if config.alerts is None else (_ALERTS,))):
+            ends = finished(config.checkpoint, query)
+            if ends and all(end["taken"] == ALL_TAKEN for end in ends):
+                found[query] = table.unread_since(min(end["version"] for end in ends))
+            else:  # it reads what there was when it began
+                found[query] = begun_at(config.checkpoint, query)
     elif table.name == SILVER:
         seen = seen_by_gold(config.place, table)
-        after = min(seen, default=table.handle().version())
-    else:
-        return False
-    since = table.unread_since(after)
-    return since is not None and since <= due
-
-
-def _read_by_streams(config: RunConfig) -> int | None:
-    """Return up to which version all streams have read bronze.
-
-    None while one of them reads what there was when it began.
-    """
-    versions = []
-    for query in ("silver", *(() if config.alerts is None else ("alerts",))):
-        ends = finished(config.checkpoint, query)
-        if not ends or any(end["taken"] != ALL_TAKEN for end in ends):
-            return None
-        versions += [end["version"] for end in ends]
-    return min(versions)
+        found[_GOLD] = table.unread_since(min(seen, default=table.handle().version()))
+    return {reader: at for reader, at in found.items() if at is not None}

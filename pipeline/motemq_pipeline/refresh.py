@@ -90,6 +90,7 @@ class Refresh:
     ) -> None:
         self._keep_s = dict(keep_s or {})
         self._spark = spark
+        self._of_readings = rollups.batches_by_rows(spark)  # for all that roll-ups are made of
         self._place = place
         self._rules = rules
         self._rig = rig
@@ -152,7 +153,7 @@ class Refresh:
         replaced = overlapping(table.files(), column, rollups.all_between(hours))
         written = self._writing_rollup(table.name, hours, news.version, replaced)
         if replaced:
-            before = table.read(self._spark, replaced)
+            before = table.read(self._of_readings, replaced)
             kept = before.where(~rollups.within(F.col(column), hours))
             written = written.union(self._writing(table.name, kept))
         files = self._written(table.name, written)
@@ -219,7 +220,7 @@ class Refresh:
         self, name: str, files: Sequence[File], hours: Sequence[datetime] | None
     ) -> DataFrame:
         """Return rows of some hours, or of all, of files of a table."""
-        rows = self._table(name).read(self._spark, files)
+        rows = self._table(name).read(self._of_readings, files)
         return rows if hours is None else rows.where(rollups.within(F.col(DATED_BY[name]), hours))
 
     def _streams_again(self, table: Table, news: _News, new: list[File]) -> bool:
@@ -313,8 +314,7 @@ class Refresh:
         return writing(rows, self._place, [Target(name)], made)
 
     def _written(self, name: str, written: DataFrame) -> list[File]:
-        with rollups.batches_by_rows(self._spark):
-            (files,) = collected(written, self._place, [Target(name)])
+        (files,) = collected(written, self._place, [Target(name)])
         return files
 
     def _table(self, name: str) -> Table:

@@ -50,6 +50,9 @@ _REMEDIES: Final = {
 }
 
 
+_OF_MQTT: Final = {"+": "*", "#": "**"}  # its wildcards, and ours
+
+
 def _pattern(text: Any) -> Pattern:
     if not isinstance(text, str) or not text:
         raise wrong("a text such as 'telemetry/{board}/*'")
@@ -57,6 +60,11 @@ def _pattern(text: Any) -> Pattern:
         found = pattern(text)
     except ValueError as error:
         raise fault(f"'path': {error}") from None
+    levels = text.split("/")
+    odd = next((level for level in levels if level in _OF_MQTT), None)
+    if odd is not None:
+        ours = "/".join(_OF_MQTT.get(level, level) for level in levels)
+        raise fault(f"'path': '{odd}' is no wildcard here but a name; write '{ours}'")
     for name in found.names:
         if name not in ("board", "sensor"):
             raise fault(f"'path': a path gives {{board}} and {{sensor}}, not {{{name}}}")

@@ -8,8 +8,7 @@ below 1 %), which merge: hours are made of minutes, and ``sketch`` of any rows g
 of all of them.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -27,6 +26,8 @@ _SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
+BATCH_ROWS: Final = 4096  # of which the longest, a roll-up with its sketch, has some 10 KB
+_BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT: Final = str(2**31 - 1)
 _USUAL_TASKS: Final = "spark.sql.shuffle.partitions"
@@ -65,14 +66,14 @@ def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
     """
     minutes = together(silver, many).mapInArrow(windows.by_minute, windows.MINUTES)
     found = (
-        minutes.withColumn("value", F.explode("values"))
+        minutes.select(*_WINDOW, "gaps", F.posexplode("values").alias("place", "value"))
         .groupBy(*_WINDOW)
         .agg(
             F.count("*").alias("count"),
             F.avg("value").alias("mean"),
             F.min("value").alias("min"),
             F.max("value").alias("max"),
-            F.max("gaps").alias("gaps"),
+            F.sum(F.when(F.col("place") == 0, F.col("gaps"))).alias("gaps"),
             F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
     )
@@ -113,20 +114,20 @@ def fullest(made: DataFrame, before: DataFrame, table: str) -> DataFrame:
     return shaped(found.where("rank = 1"), table).sortWithinPartitions(*key)
 
 
-@contextmanager
-def batches_by_rows(spark: SparkSession) -> Iterator[None]:
-    """Let what is run in the block go to Python in batches of so many rows, whatever their bytes.
+def batches_by_rows(spark: SparkSession) -> SparkSession:
+    """Return a session like ``spark`` whose rows go to Python ``BATCH_ROWS`` at a time.
 
-    To limit these, Spark adds up all columns after each row, which takes it longer than the row.
-    For rows that are short, as readings are: their texts have a limit.
+    Usually Spark limits the bytes of a batch, too. It adds up all columns after each row for that,
+    which takes it longer than the row. So this is for rows that are short, as are readings, whose
+    texts have a limit (``rules.MAX_TEXT``), and roll-ups, whose sketches have one: 40 MB a batch.
+
+    It is a session by itself: a stream that is started meanwhile keeps the settings that ``spark``
+    has then. A clone, because sources that one session knows cannot be made known to a new one.
     """
-    before = spark.conf.get(_BATCH_BYTES)
-    spark.conf.set(_BATCH_BYTES, _NO_LIMIT)
-    try:
-        yield
-    finally:
-        if before is not None:
-            spark.conf.set(_BATCH_BYTES, before)
+    found = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    found.conf.set(_BATCH_BYTES, _NO_LIMIT)
+    found.conf.set(_BATCH_ROWS, str(BATCH_ROWS))
+    return found
 
 
 def touched_hours(readings: DataFrame) -> list[datetime]:

@@ -47,7 +47,7 @@ def run(
             streams.start(once)
             with Maintenance(spark, config, once) as maintenance:
                 while streams.running() and not ended():
-                    watch.look(streams)
+                    watch.look(streams, maintenance.given_up)
                     maintenance.check()
                     time.sleep(_LOOK_S)
                 if once and not ended():
@@ -68,6 +68,7 @@ class _Watch:
         self._checkpoint = config.checkpoint
         self._backlog = Backlog(Table(config.place, "bronze_messages"))
         self._unreachable: dict[str, str] = {}
+        self._given_up: tuple[str, ...] = ()
         self._bronze: int | None = None  # messages that bronze is behind
         self._tell = tell
         self._status = RunStatus(os.getpid(), "running", now(), now(), ())
@@ -75,8 +76,9 @@ class _Watch:
         self._history: dict[str, deque[tuple[float, int]]] = {}
         self._next = 0.0
 
-    def look(self, streams: Streams) -> None:
+    def look(self, streams: Streams, given_up: tuple[str, ...]) -> None:
         """Tell, once a second."""
+        self._given_up = given_up
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _STATUS_S
             self._say(streams, "running")
@@ -97,6 +99,7 @@ class _Watch:
             updated_at=now(),
             queries=queries_now,
             unreachable=self._unreachable,
+            given_up=self._given_up,
         )
         write_status(self._status, self._checkpoint)
         self._tell(self._status)

@@ -125,7 +125,7 @@ VERSIONS: Final[dict[str, int]] = {
     "bronze_messages": 3,  # date; broker
     "silver_telemetry": 4,  # clock; event_time by it; date; last
     "silver_quarantine": 2,  # date
-    "gold_sensor_rollup": 2,  # hour, date; percentiles from sketches
+    "gold_sensor_rollup": 2,  # hour, date; percentiles that are values
     "gold_rollup_minute": 2,  # sketch, date
     "gold_rollup_hour": 2,  # sketch, date
     "gold_streams": 3,  # first, from which gaps are counted

@@ -46,6 +46,7 @@ class RunStatus:
     updated_at: str
     queries: tuple[QueryStatus, ...]
     unreachable: Mapping[str, str] = field(default_factory=dict)  # brokers, and why
+    given_up: tuple[str, ...] = ()  # what is no longer kept for somebody who did not read it
 
 
 def now() -> str:
@@ -105,6 +106,7 @@ def read_status(checkpoint: Path) -> RunStatus:
     try:
         document = json.loads((checkpoint / _FILE).read_text())
         queries = tuple(QueryStatus(**each) for each in document.pop("queries"))
+        document["given_up"] = tuple(document.get("given_up", ()))
         status = RunStatus(**document, queries=queries)
     except FileNotFoundError:
         raise PipelineError(f"no run has ever used the checkpoint {checkpoint}") from None
@@ -141,6 +143,14 @@ def _ends(checkpoint: Path, query: str, batch: int) -> list[dict[str, int]]:
     lines = (checkpoint / query / "offsets" / str(batch)).read_text().splitlines()
     # A version, a line about the batch, then one line a source.
     return [json.loads(line) for line in lines[2:]]
+
+
+def begun_at(checkpoint: Path, query: str) -> datetime | None:
+    """Return when a query was started for the first time, None before it."""
+    try:
+        return datetime.fromtimestamp((checkpoint / query / "metadata").stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
 
 
 def query_id(checkpoint: Path) -> str:

@@ -29,6 +29,9 @@ _NO_ANSWER: Final = re.compile(
 )
 _HAS_BUCKET: Final = re.compile(r"s3[an]?|gs|az")
 _UNKNOWN_SCHEME: Final = re.compile(r"Unknown scheme: [^.]+")
+# What alerts or gold have yet to read is kept for so long beyond that, and no longer: a broker that
+# alerts are published at may never return.
+KEEP_UNREAD_S: Final = 7 * 86_400.0
 HISTORY_S: Final = 3600.0  # what is no longer of a table can be read for so long: time travel
 _UNKNOWN_USER: Final = re.compile(r"no credentials found|error .* loading credentials")  # of AWS
 _NO_CREDENTIALS: Final = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"

@@ -211,10 +211,12 @@ class Streams:
         rows = silver.decoded(self._messages(), self._rules)
         return self._written("silver", rows, silver.TARGETS)
 
-    def _messages(self) -> DataFrame:
+    def _messages(self, fail_on_data_loss: bool = True) -> DataFrame:
         bronze = self._config.place.within("bronze_messages")
         max_rows = self._config.source.max_rows
-        return table_source.stream(self._spark, bronze, "bronze_messages", max_rows)
+        return table_source.stream(
+            self._spark, bronze, "bronze_messages", max_rows, fail_on_data_loss
+        )
 
     def _written(self, name: str, rows: DataFrame, targets: Sequence[Target]) -> _Begun:
         """Return a stream of files that were written, and what makes those of a batch the tables'.
@@ -234,7 +236,8 @@ class Streams:
         return writing(rows, place, targets), add
 
     def _alerts(self, settings: AlertSettings) -> DataFrame:
-        messages = self._messages()
+        # What nobody could be told of for ``[tables] keep_unread`` is cleared away.
+        messages = self._messages(fail_on_data_loss=False)
         readings = silver.telemetry(silver.decoded(messages, self._rules))
         return alert_stream(readings, self._rules, settings, messages)
 

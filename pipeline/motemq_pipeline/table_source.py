@@ -1,10 +1,11 @@
 """Delta tables as a source of Spark: whole, and as a stream of what is added. No jar is needed.
 
 A stream begins with the table as it is, then follows its log. What compaction rewrites is no news,
-and what is deleted is none. Offsets are ``{"snapshot": version that the stream began with, "taken":
-files of it that were read, -1 for all, "version": last version that was read}``. The stream's first
-offset names no version: Spark notes where a batch ends, not where the first one begins, and asks
-for that again when it repeats it.
+and what is deleted is none. What was cleared away before it was read ends the stream; without
+``fail_on_data_loss`` it is left out. Offsets are ``{"snapshot": version that the stream began with,
+"taken": files of it that were read, -1 for all, "version": last version that was read}``. The
+stream's first offset names no version: Spark notes where a batch ends, not where the first one
+begins, and asks for that again when it repeats it.
 """
 
 import json
@@ -52,10 +53,16 @@ def read_files(
     return found
 
 
-def stream(spark: SparkSession, storage: Storage, name: str, max_rows: int) -> DataFrame:
+def stream(
+    spark: SparkSession,
+    storage: Storage,
+    name: str,
+    max_rows: int,
+    fail_on_data_loss: bool = True,
+) -> DataFrame:
     """Return a stream of what a table has and gets; a batch has about ``max_rows``."""
-    reader = _reader(spark.readStream, spark, storage, name)
-    found: DataFrame = reader.option("maxRows", str(max_rows)).load()
+    reader = _reader(spark.readStream, spark, storage, name).option("maxRows", str(max_rows))
+    found: DataFrame = reader.option("failOnDataLoss", str(fail_on_data_loss)).load()
     return found
 
 
@@ -87,7 +94,8 @@ class TableSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return what follows the table."""
         max_rows = int(self.options.get("maxRows", "0"))
-        return TableStream(self._storage(), self.options["table"], max_rows)
+        fails = self.options.get("failOnDataLoss", str(True)) == str(True)
+        return TableStream(self._storage(), self.options["table"], max_rows, fails)
 
     def _storage(self) -> Storage:
         return Storage.at(self.options["uri"], json.loads(self.options.get("storage", "{}")))
@@ -100,14 +108,17 @@ class _Share(InputPartition):
     storage: Storage
     table: str
     files: list[tuple[str, str | None]]  # path and day
+    all_there: bool  # a file that is gone is an error
 
 
-def _shares(storage: Storage, table: str, files: Sequence[File]) -> list[InputPartition]:
+def _shares(
+    storage: Storage, table: str, files: Sequence[File], all_there: bool = True
+) -> list[InputPartition]:
     found: list[InputPartition] = []
     size = 0
     for file in files:
         if not found or size + file.size > _TASK_BYTES:
-            found.append(_Share(storage, table, []))
+            found.append(_Share(storage, table, [], all_there))
             size = 0
         size += file.size
         day = None if file.day is None else file.day.isoformat()
@@ -123,7 +134,13 @@ def _rows(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     filesystem, root = partition.storage.filesystem()
     for path, day in partition.files:
         whole = f"{root}/{path}" if root else path
-        with pq.ParquetFile(whole, filesystem=filesystem) as file:
+        try:
+            opened = pq.ParquetFile(whole, filesystem=filesystem)
+        except FileNotFoundError:
+            if partition.all_there:
+                raise
+            continue
+        with opened as file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS, use_threads=False):
                 yield _with_day(batch, schema, day)
 
@@ -155,10 +172,13 @@ class _Files(DataSourceReader):
 class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a table. ``max_rows``: about so many a batch; 0: all that is there."""
 
-    def __init__(self, storage: Storage, table: str, max_rows: int) -> None:
+    def __init__(
+        self, storage: Storage, table: str, max_rows: int, fail_on_data_loss: bool = True
+    ) -> None:
         self._storage = storage
         self._table = table
         self._max_rows = max_rows
+        self._fail_on_data_loss = fail_on_data_loss
         self._added: dict[int, list[File]] = {}  # by version, of those that are to be read
         self._snapshots: dict[int, list[File]] = {}
         self._target: int | None = None  # of AvailableNow
@@ -194,7 +214,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             files += self._snapshot(start["snapshot"])[start["taken"] : until]
         for version in range(start["version"] + 1, end["version"] + 1):
             files += self._added_by(version)
-        return _shares(self._storage, self._table, files)
+        return _shares(self._storage, self._table, files, self._fail_on_data_loss)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one task."""
@@ -239,9 +259,17 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _snapshot(self, version: int) -> list[File]:
         """Return the files of the table as it was when the stream began."""
         if version not in self._snapshots:
+            from deltalake.exceptions import TableNotFoundError
+
             from motemq_pipeline.delta import snapshot_of
 
-            self._snapshots = {version: snapshot_of(self._storage, version)}
+            try:
+                files = snapshot_of(self._storage, version)
+            except TableNotFoundError:  # the version is cleared away
+                if self._fail_on_data_loss:
+                    raise
+                files = []
+            self._snapshots = {version: files}
         return self._snapshots[version]
 
     def _added_by(self, version: int) -> list[File]:
@@ -249,13 +277,13 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             from motemq_pipeline.delta import log_name, new_files
 
             text = self._storage.read_bytes(log_name(version))
-            if text is None:
+            if text is None and self._fail_on_data_loss:
                 raise PipelineError(
                     f"what version {version} of {self._storage.uri} added is no longer known: its "
                     "log was cleared before it was read ([tables] history is how long it is kept); "
                     "begin with a new checkpoint, and new tables"
                 )
-            self._added[version] = list(new_files(text))
+            self._added[version] = list(new_files(text or b""))
         return self._added[version]
 
 

@@ -1,6 +1,7 @@
 """FMQP topic patterns as a filter of columns (FMQP R10 to R13)."""
 
 import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,8 +19,20 @@ def pattern(topics: str) -> str:
         levels = topic.strip().strip("/").split("/")
         if levels == [""]:
             raise ValueError(f"'{topics}' has an empty topic; write it like home/*, lab/lamp")
+        if refused := mqtt(levels):
+            raise ValueError(refused)
         found.append("/".join("[^/]*" if level == "*" else _level(level) for level in levels))
     return f"(?s)^/*(?:{'|'.join(found)})/*$"
+
+
+def mqtt(levels: Sequence[str]) -> str:
+    """Return what is wrong with levels that are MQTT's wildcards, which are names here, or ""."""
+    odd = next((level for level in levels if level in ("#", "+")), None)
+    if odd is None:
+        return ""
+    stars = "/".join("*" if level in ("#", "+") else level for level in levels)
+    text = f"'{odd}' is no wildcard here but a name; '*' stands for one level: '{stars}'"
+    return text + (f", and below that '{stars}/*', …" if levels[-1] == "#" else "")
 
 
 def anywhere(regex: str) -> str:

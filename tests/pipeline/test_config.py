@@ -178,6 +178,16 @@ shards = 0
             '[source]\njournal = "j"\ntopics = ["a/*", "/"]\n[tables]\nfolder = "t"\n',
             "run.toml:3: 'topics': 'a/*,/' has an empty topic; write it like home/*, lab/lamp",
         ),
+        (
+            '[source]\njournal = "j"\ntopics = ["a/*", "home/+/t"]\n[tables]\nfolder = "t"\n',
+            "run.toml:3: 'topics': '+' is no wildcard here but a name; '*' stands for one level: "
+            "'home/*/t'",
+        ),
+        (
+            '[source]\njournal = "j"\ntopics = "home/#"\n[tables]\nfolder = "t"\n',
+            "run.toml:3: 'topics': '#' is no wildcard here but a name; '*' stands for one level: "
+            "'home/*', and below that 'home/*/*', …",
+        ),
     ],
 )
 def test_single_mistakes(tmp_path: Path, text: str, told: str) -> None:

@@ -336,3 +336,39 @@ def test_the_owner_is_noted(place: Storage) -> None:
         table.own("query")
         assert Table(place, _PLAIN).owner() == "query"
     assert table.handle().version() == 1
+
+
+def test_a_long_log_is_not_read_as_a_whole_for_what_is_unread(
+    place: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(place, _PLAIN)
+    table.create()
+    for number in range(40):
+        table.add(_boards(place, "b"), "q", number)
+    log = place.within(_PLAIN).folder
+    assert log is not None
+    times = [
+        json.loads(line)["commitInfo"]["timestamp"] / 1000
+        for version in (1, 36)
+        for line in (log / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+        if "commitInfo" in line
+    ]
+    read: list[str] = []
+    really = Storage.read_bytes
+    monkeypatch.setattr(
+        Storage, "read_bytes", lambda of, name: (read.append(name), really(of, name))[1]
+    )
+    first = table.unread_since(0)
+    assert first is not None
+    assert first.timestamp() == pytest.approx(times[0])
+    table.handle().create_checkpoint()
+    for version in range(36):
+        (log / "_delta_log" / f"{version:020d}.json").unlink()
+    read.clear()
+    found = table.unread_since(0)
+    assert found is not None
+    assert found.timestamp() == pytest.approx(times[1])
+    assert len(read) <= 8
+    read.clear()
+    assert table.unread_since(40) is None
+    assert not read

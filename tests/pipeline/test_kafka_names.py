@@ -138,6 +138,7 @@ def test_limits_by_kafkas_names(journal: Path, monkeypatch: pytest.MonkeyPatch) 
     ("given", "words"),
     [
         ({"topics": "a", "subscribe": "a"}, "options subscribe and topics are the same"),
+        ({"subscribe": "home/#"}, "option topics: '#' is no wildcard here but a name; "),
         ({"topics": "a", "subscribePattern": "a"}, "give topics or subscribePattern, not both"),
         ({"subscribePattern": "(a"}, r"option subscribePattern: '\(a' is no regular expression"),
         (

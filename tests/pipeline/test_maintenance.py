@@ -1,19 +1,22 @@
 """What a run clears away: nothing that its own streams, or gold, have yet to read."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import restarts
+from motemq_pipeline import parquet_files, refresh, restarts
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.delta import Table
 from motemq_pipeline.maintenance import clear
 from motemq_pipeline.refresh import Refresh
 from motemq_pipeline.run import run
+from motemq_pipeline.status import finished
 from motemq_pipeline.storage import Storage
+from motemq_pipeline.streams import Streams
 from tests.pipeline.conftest import rows_of
 from tests.pipeline.desk import Sender, reading, write_segment
 
@@ -85,3 +88,70 @@ def test_what_is_behind_for_longer_than_the_history_goes_on(
     entries = _age(config.place, "silver_telemetry")
     clear(config)
     assert not entries[0].exists()
+
+
+def test_alerts_that_nobody_takes_are_waited_for_no_longer_than_was_said(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the broker that they are published at never returns."""
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    file = tmp_path / "run.toml"
+    file.write_text(
+        '[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nhistory = "1s"\n[alerts]\n'
+    )
+    _write(tmp_path / "journal", 0)
+    config = load_config(file)
+    assert config.keep_unread_s == 7 * 86_400
+    _once(spark, config)
+
+    def away(*_: object) -> None:
+        raise RuntimeError("Task serialization failed: nobody takes them")
+
+    _write(tmp_path / "journal", 1)
+    with monkeypatch.context() as patch, pytest.raises(PySparkException, match="nobody takes"):
+        patch.setattr(Streams, "_alert", away)
+        _once(spark, config)
+    assert Table(config.place, "silver_telemetry").count() == 20
+    entries = _age(config.place, "bronze_messages")
+    assert clear(config) == []
+    assert entries[-1].exists()
+    alerts, gold = clear(replace(config, keep_unread_s=0.0))
+    assert alerts.startswith("alerts: unread in bronze_messages since 20")
+    assert gold.startswith("gold: unread in silver_telemetry since 20")
+    assert not entries[0].exists()
+    _write(tmp_path / "journal", 2)
+    _once(spark, config)  # they go on
+    (end, *_) = finished(config.checkpoint, "alerts")
+    assert end["version"] >= Table(config.place, "bronze_messages").handle().version()
+
+
+def test_streams_that_start_while_gold_is_made_have_not_its_settings(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n')
+    _write(tmp_path / "journal", 0)
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "one.txt").write_text("a line")
+    name = "spark.sql.execution.arrow.maxBytesPerBatch"
+    before = spark.conf.get(name)
+    of_streams, of_gold = set(), set()
+    really = parquet_files.collected
+
+    def collected(written: DataFrame, *more: object) -> object:
+        # A query takes the settings of its session when it is started.
+        lines = spark.readStream.text(str(tmp_path / "lines"))
+        query = lines.writeStream.foreachBatch(
+            lambda batch, _: of_streams.add(batch.sparkSession.conf.get(name))
+        )
+        setting = written.sparkSession.conf.get(name)
+        if setting not in of_gold:
+            query.trigger(availableNow=True).start().awaitTermination()
+            of_gold.add(setting)
+        return really(written, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(refresh, "collected", collected)
+    _once(spark, load_config(file))
+    assert of_streams == {before}
+    # What has few rows, which may be long, is limited by bytes.
+    assert of_gold == {before, str(2**31 - 1)}

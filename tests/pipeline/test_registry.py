@@ -77,6 +77,7 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         ('path = "a/{board/{sensor}"', 3, "a brace is open"),
         ('path = "a/{board}/{board}"', 3, "a column is there twice"),
         ('path = "a/{board}"', 2, "nothing gives 'sensor': write {sensor} in 'path'"),
+        ('path = "+/a+/#"', 3, "'path': '+' is no wildcard here but a name; write '*/a+/**'"),
         ('path = ""', 3, "'path' must be a text such as 'telemetry/{board}/*', not ''"),
         ("fields = {}", 2, "nothing gives 'value'"),
         ('fields = { value = "v", board = "b" }', 6, "'board' is given by the path and by"),

@@ -48,15 +48,18 @@ class _Grows:
 class _Query:
     """What Spark does with a stream, batch after batch, without Spark."""
 
-    def __init__(self, table: _Grows, max_rows: int) -> None:
+    def __init__(self, table: _Grows, max_rows: int, fail_on_data_loss: bool = True) -> None:
         self._table, self._max_rows = table, max_rows
+        self._fail_on_data_loss = fail_on_data_loss
         self._ends: list[dict[str, int]] = []  # of batches that are finished
         self._planned: dict[str, int] | None = None
         self.rows: list[int] = []
         self.start_again()
 
     def start_again(self) -> None:
-        self._stream = TableStream(self._table.storage, _TABLE, self._max_rows)
+        self._stream = TableStream(
+            self._table.storage, _TABLE, self._max_rows, self._fail_on_data_loss
+        )
         # Spark notes where batches end; where the first one begins it asks again.
         self.at = self._ends[-1] if self._ends else self._stream.initialOffset()
 
@@ -143,6 +146,32 @@ def test_a_log_that_was_cleared_before_it_was_read_is_told(tmp_path: Path) -> No
     query.start_again()
     with pytest.raises(PipelineError, match=r"what version 4 of .* added is no longer known"):
         query.batch()
+
+
+def test_what_was_cleared_before_it_was_read_may_be_left_out(tmp_path: Path) -> None:
+    table = _Grows(tmp_path)
+    query = _Query(table, 1, fail_on_data_loss=False)
+    for _ in range(4):
+        table.add(1)
+    assert query.batch() == 1  # of the four that were there at first
+    folder = tmp_path / _TABLE
+    for file in sorted(folder.rglob("*.parquet")):
+        file.unlink()
+    for _ in range(2):
+        table.add(1)
+    query.start_again()
+    while query.batch() or query.at["version"] < table.table.handle().version():
+        pass
+    assert len(query.rows) == 3  # that, and those which came then
+    table.add(1)
+    table.add(1)
+    table.table.handle().create_checkpoint()
+    for version in range(8):
+        (folder / "_delta_log" / f"{version:020d}.json").unlink()
+    query.start_again()
+    while query.batch() or query.at["version"] < table.table.handle().version():
+        pass
+    assert query.rows[-1:] == [table.count - 1]
 
 
 def test_a_first_batch_that_is_repeated_later_has_the_rows_it_had(

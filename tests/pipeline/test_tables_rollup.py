@@ -3,11 +3,12 @@
 import bisect
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -119,13 +120,21 @@ def test_more_readings_are_of_more_tasks_and_an_hour_of_a_board_is_of_one(
     assert sum(map(len, hours.values())) <= len(hours) + 1  # files have one hour; one may have two
 
 
-def test_limits_of_batches_are_as_before_after_a_table_was_made(spark: SparkSession) -> None:
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
-    before = spark.conf.get(name)
-    with pytest.raises(ValueError, match="it"), rollups.batches_by_rows(spark):
-        assert spark.conf.get(name) == str(2**31 - 1)  # the one by which Spark does not count
-        raise ValueError("it")
-    assert spark.conf.get(name) == before != str(2**31 - 1)
+def test_roll_ups_go_to_python_by_rows_of_which_the_longest_is_known(spark: SparkSession) -> None:
+    session = rollups.batches_by_rows(spark)
+    names = ("maxBytesPerBatch", "maxRecordsPerBatch")
+    bytes_, rows = (session.conf.get(f"spark.sql.execution.arrow.{name}") for name in names)
+    assert bytes_ == str(2**31 - 1)  # the one by which Spark does not count
+    assert rows == str(rollups.BATCH_ROWS)
+    many = [("a", 1, "t", None, n * 0.001, float(n * 7919 % 100_003)) for n in range(50_000)]
+    (minute,) = by_minute(_silver(session, many)).collect()
+    assert len(minute["sketch"]) * rollups.BATCH_ROWS < 40_000_000
+
+    def longest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"rows": [max(batch.num_rows for batch in batches)]})
+
+    found = session.range(0, 10_000, 1, 1).mapInArrow(longest, "rows long").collect()
+    assert [row["rows"] for row in found] == [rollups.BATCH_ROWS]
 
 
 def test_streams_are_joined_with_what_was_known_of_them(spark: SparkSession) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motemq_pipeline import windows
+from motemq_pipeline import sorting, windows
 from motemq_pipeline.schemas import arrow_schema, columns
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -87,9 +87,11 @@ def _once(readings: list[_Reading]) -> Iterator[tuple[_Reading, int | None]]:
 @given(
     _READINGS.flatmap(lambda r: st.tuples(st.just(r), st.permutations(range(len(r))))),
     st.integers(1, 3),
+    st.sampled_from([7, 10, 14, 100]),
+    st.sampled_from([2, 64]),
 )
 def test_windows_of_simulated_time_are_those_of_one_reading_after_the_other(
-    case: tuple[list[_Reading], list[int]], at_a_time: int
+    case: tuple[list[_Reading], list[int]], at_a_time: int, held: int, runs: int
 ) -> None:
     readings = _arrived(*case)
     expected = defaultdict(list)
@@ -100,6 +102,8 @@ def test_windows_of_simulated_time_are_those_of_one_reading_after_the_other(
         expected[*(reading[name] for name in names), window, hour].append(reading["value"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "_AT_A_TIME", at_a_time)
+        patch.setattr(windows, "MOST_READINGS", held)
+        patch.setattr(sorting, "MOST_RUNS", runs)
         made = list(windows.by_simulated_time(_batches(readings, 7)))
     assert all(batch.num_rows <= at_a_time for batch in made)
     found = [row for batch in made for row in batch.to_pylist()]
@@ -119,9 +123,11 @@ def test_windows_of_simulated_time_are_those_of_one_reading_after_the_other(
 @given(
     _READINGS.flatmap(lambda r: st.tuples(st.just(r), st.permutations(range(len(r))))),
     st.integers(1, 3),
+    st.sampled_from([7, 10, 14, 100]),
+    st.sampled_from([2, 64]),
 )
 def test_minutes_have_each_value_once_and_what_is_missing(
-    case: tuple[list[_Reading], list[int]], most: int
+    case: tuple[list[_Reading], list[int]], most: int, held: int, runs: int
 ) -> None:
     readings = _arrived(*case)
     expected = defaultdict(list)
@@ -132,18 +138,26 @@ def test_minutes_have_each_value_once_and_what_is_missing(
         expected[key].append((reading["value"], missing))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(windows, "MOST_VALUES", most)
+        patch.setattr(windows, "MOST_READINGS", held)
+        patch.setattr(sorting, "MOST_RUNS", runs)
         found = [row for batch in windows.by_minute(_batches(readings, 7))
                  for row in batch.to_pylist()]  # fmt: skip
-    values = defaultdict(list)
+    values, told = defaultdict(list), defaultdict(list)
     for row in found:
         key = tuple(row[name] for name in ("board", "sensor", "unit", "window_start"))
         values[key] += row["values"]
         assert 1 <= len(row["values"]) <= most
-        gaps = [missing for _, missing in expected[key] if missing is not None]
-        assert row["gaps"] == (sum(gaps) if gaps else None)
+        if row["gaps"] is not None:
+            told[key].append(row["gaps"])
     assert {key: sorted(of) for key, of in values.items()} == {
         key: sorted(value for value, _ in of) for key, of in expected.items()
     }
+    for key, of in expected.items():
+        gaps = [missing for _, missing in of if missing is not None]
+        assert sum(told[key]) == sum(gaps)
+        assert bool(told[key]) == bool(gaps)  # null, where nothing is numbered
+        if held > len(readings):
+            assert len(told[key]) <= 1
 
 
 @pytest.mark.parametrize(
@@ -180,7 +194,41 @@ def test_streams_of_very_many_kinds_are_told_apart(monkeypatch: pytest.MonkeyPat
         ],
         list(np.random.default_rng(1).permutation(27)),
     )  # fmt: skip
-    (found,) = windows.by_simulated_time(_batches(readings, 27))
     rows = [tuple(row[name] for name in ("board", "connection", "sensor"))
+            for found in windows.by_simulated_time(_batches(readings, 27))
             for row in found.to_pylist()]  # fmt: skip
     assert rows == sorted(itertools.product("abc", (1, 2, 3), "xyz"))
+
+
+@pytest.mark.parametrize("made", [windows.by_simulated_time, windows.by_minute])
+@pytest.mark.parametrize("window_ms", [1, 1_000_000])
+def test_an_hour_of_a_board_may_have_more_readings_than_a_task_holds(
+    made: Callable[..., Iterator[Any]], window_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most, count, batch = 4000, 80_000, 500
+    monkeypatch.setattr(windows, "MOST_READINGS", most)
+    monkeypatch.setattr(sorting, "MOST_RUNS", 4)
+    base = pa.total_allocated_bytes()
+    held: list[int] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for low in range(0, count, batch):
+            held.append(pa.total_allocated_bytes() - base)
+            seq = (np.arange(low, low + batch) * 7919) % count  # each once, in no order
+            columns = {
+                "board": ["a"] * batch, "connection": [1] * batch, "sensor": ["t"] * batch,
+                "unit": ["C"] * batch, "seq": seq, "t_ms": seq * 10_000 // window_ms,
+                "value": seq.astype(float), "event_time": [_NOON] * batch,
+                "partition": [0] * batch, "message_seq": range(low, low + batch),
+            }  # fmt: skip
+            yield pa.RecordBatch.from_pydict(columns, _INPUT)
+
+    total = gaps = 0
+    for found in made(batches()):
+        held.append(pa.total_allocated_bytes() - base)
+        for row in found.to_pylist():
+            total += row["count"] if "count" in row else len(row["values"])
+            gaps += row.get("gaps") or 0
+    assert (total, gaps) == (count, 0)
+    a_reading = 100  # bytes, at most, in Arrow
+    assert max(held) < 4 * most * a_reading < count * a_reading / 4
