@@ -11,7 +11,7 @@ from tests.host_broker.net.broker_process import until
 from tests.host_broker.net.fq_client import FqClient
 from tests.host_broker.net.fq_nodes import PATIENCE_S, Node, three
 
-_AT_EACH = 4  # programs that publish at each broker
+_AT_EACH = 2  # programs that publish at each broker
 _BETWEEN = 300  # messages from one kill to the next
 _ALL = b"all\0disk:private,block,permanent,backlog=100000"
 
@@ -71,7 +71,7 @@ def heard(node: Node, last: set[str]) -> Counter[str]:
 
 def test_what_is_acknowledged_comes_to_all_exactly_once(tmp_path: Path) -> None:
     """R45, R46: whichever is killed in the middle of it: who was given it, or who has taken it."""
-    kill_and_compare(tmp_path, [{1}, {0, 1}, {2}])
+    kill_and_compare(tmp_path, [{1}, {0, 2}])
 
 
 def kill_and_compare(folder: Path, killed: Iterable[set[int]]) -> None:
