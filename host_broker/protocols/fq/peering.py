@@ -352,19 +352,23 @@ class PeerCommands(Session):
             self._next_beat = now + BEAT_S
             self.deadline = self._next_beat
             commands: list[Command] = [Send(spell_heartbeat_request(round(BEAT_S * 1000)))]
-            commands += self._bind()
             if not self._peering.server.context.stores:
-                return [*commands, link.login.dial(Tag(link, event.key))]
+                return [*commands, *self._bind(), link.login.dial(Tag(link, event.key))]
             self._key = event.key
-            return [*commands, Send(spell_status_request())]
-        if isinstance(event, Status) and self._key:
-            key, self._key = self._key, b""
-            return [link.login.dial(Tag(link, key, (ACKNOWLEDGES, 1) in event.counters))]
+            return [*commands, Send(spell_status_request()), *self._bind()]
+        if isinstance(event, Status):
+            return self._dial_second((ACKNOWLEDGES, 1) in event.counters)
         if isinstance(event, BindAnswer):
-            return self._answered(event.route)
+            # Answers come in order: an old fqd has no status for who has no second connection.
+            return [*self._dial_second(False), *self._answered(event.route)]
         if isinstance(event, UnbindAnswer) and self._asked:
             self._asked.popleft()
         return NOTHING
+
+    def _dial_second(self, acknowledges: bool) -> Sequence[Command]:
+        """Have the second connection, if it is not there or being made."""
+        key, self._key = self._key, b""
+        return [self._link.login.dial(Tag(self._link, key, acknowledges))] if key else NOTHING
 
     def _answered(self, route: int) -> Sequence[Command]:
         bound = self._asked.popleft() if self._asked else None

@@ -276,7 +276,9 @@ def _second(peering: Peering, status: tuple[tuple[bytes, int], ...]) -> Tag:
     session = peering.dialed(_COMMANDS, Tag(link), 0.0)
     said = [*session.opened(0.0)]
     said += session.received(codec.spell_login_accepted(b"key") + codec.spell_heartbeat(), 0.1)
-    assert _said(said)[-1] == StatusRequest()
+    *_, asked, bind = _said(said)
+    assert asked == StatusRequest()
+    assert isinstance(bind, Bind)
     assert not any(type(each) is Dial for each in said)
     (dial,) = session.received(codec.spell_status(status), 0.2)
     assert isinstance(dial, Dial)
@@ -348,6 +350,23 @@ def test_fqd_knows_no_acknowledgement() -> None:
     data = peering.dialed(_MESSAGES, _second(peering, ((b"dropped_in", 0),)), 0.3)
     assert _said([*data.opened(0.3)]) == [DataGreeting(b"key", _NODE, peer=True)]
     assert [type(each) for each in data.received(_frames(7), 0.4)] == [PublishMany]
+
+
+def test_an_old_fqd_has_no_status_to_begin_with() -> None:
+    """R12: it answers what it is asked then. Who answers both is dialed once."""
+    for answers, acknowledges in (
+        (codec.spell_bind_answer(9), False),
+        (codec.spell_status([(b"acks", 1)]) + codec.spell_bind_answer(9), True),
+    ):
+        peering = _peering({})
+        peering.changed(frozenset({_row()}))
+        (link,) = peering.links
+        session = peering.dialed(_COMMANDS, Tag(link), 0.0)
+        session.opened(0.0)
+        session.received(codec.spell_login_accepted(b"key"), 0.1)
+        (dial,) = session.received(answers, 0.2)
+        assert isinstance(dial, Dial)
+        assert dial.tag == Tag(link, b"key", acknowledges)
 
 
 def test_a_broker_that_says_no_status_ends() -> None:
