@@ -17,10 +17,14 @@ _ALL = b"all\0disk:private,block,permanent,backlog=100000"
 
 
 class _Load:
-    """Programs that submit messages to a broker, one after the other, whatever becomes of it."""
+    """Programs that submit messages to a broker, one after the other, whatever becomes of it.
+
+    No more than they may, so that a broker that starts has the machine's time.
+    """
 
     def __init__(self, nodes: list[Node]) -> None:
         self.acknowledged: list[str] = []
+        self._may = threading.Semaphore(0)
         self._ended = threading.Event()
         self._threads = [
             threading.Thread(target=self._submit, args=(node, f"{number}.{each}"), daemon=True)
@@ -30,23 +34,29 @@ class _Load:
         for thread in self._threads:
             thread.start()
 
+    def may(self, more: int) -> None:
+        """Allow so many messages more."""
+        self._may.release(more)
+
     def _submit(self, node: Node, name: str) -> None:
         count = 0
         while not self._ended.is_set():
             connection = http.client.HTTPConnection("127.0.0.1", node.port, timeout=PATIENCE_S)
             try:
-                while not self._ended.is_set():
+                while self._may.acquire() and not self._ended.is_set():
                     count += 1
                     payload = f"{name}.{count}"
                     submit(connection, payload)
                     self.acknowledged.append(payload)
             except (OSError, http.client.HTTPException):
-                self._ended.wait(0.02)  # it was killed
+                self._may.release()
+                self._ended.wait(0.1)  # it was killed
             finally:
                 connection.close()
 
     def end(self) -> None:
         self._ended.set()
+        self._may.release(len(self._threads))
         for thread in self._threads:
             thread.join(2 * PATIENCE_S)
             assert not thread.is_alive()
@@ -83,6 +93,7 @@ def kill_and_compare(folder: Path, killed: Iterable[set[int]]) -> None:
         load = _Load(nodes)
         for which in killed:
             enough = len(load.acknowledged) + _BETWEEN
+            load.may(2 * _BETWEEN)  # half of them while nobody is killed
             until(lambda enough=enough: len(load.acknowledged) >= enough)  # type: ignore[misc]
             for each in which:
                 nodes[each].kill()
