@@ -118,6 +118,16 @@ def test_what_asks_nothing_is_told(desk: Tables, sql: str, told: str) -> None:
         by_duckdb(sql, desk.place)
 
 
+def test_rows_come_as_they_are_asked_for(desk: Tables) -> None:
+    """An answer of any length takes the memory of a few batches."""
+    last = 50_000_000
+    late = f"case when i = {last} then error('too late') else i end"
+    _, rows = by_duckdb(f"select {late} from range({last} + 1) t(i)", desk.place)
+    assert next(rows) == (0,)
+    with pytest.raises(PipelineError, match="too late"):  # in what is read at once
+        by_duckdb(f"select {late} from range({last - 9}, {last} + 1) t(i)", desk.place)
+
+
 def test_an_answer_can_be_a_file(desk: Tables, tmp_path: Path) -> None:
     file = tmp_path / "fleet.csv"
     by_duckdb(f"copy (select board from gold_fleet) to '{file}'", desk.place)
