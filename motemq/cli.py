@@ -62,7 +62,10 @@ _SUB_COMMANDS = {
         "motemq_pipeline.cli:command",
         "Turn journals into tables and reports.",
         "pipeline",
-        later=("deltalake", "duckdb", "jinja2", "plotly", "pyarrow", "pydantic", "pyspark"),
+        later=(
+            *("cbor2", "deltalake", "duckdb", "jinja2", "matplotlib", "msgspec", "pandas"),
+            *("plotly", "pyarrow", "pydantic", "pyspark"),
+        ),
     ),
     "completion": _SubCommand("motemq.completion:command", "Complete this with Tab in a shell."),
     "demo": _SubCommand(

@@ -52,12 +52,14 @@ def command(what: tuple[str, ...], times: int, rate: float, seed: int | None) ->
 
 def _local(victim: str, times: int, rate: float, chance: random.Random, head: bool) -> bool:
     if head:
-        click.echo("| killed | sent | journal | rows | twice | missing | others | s | exact |")
-        click.echo("|---|---|---|---|---|---|---|---|---|")
-    found = kills.run([victim] * times, rate, chance, _tell)
-    for table in (found.bronze, found.silver):
         click.echo(
-            f"| {times} x {victim} | {found.sent} | {table.journal} | {table.rows} | "
+            "| killed | table | sent | journal | rows | twice | missing | others | s | exact |"
+        )
+        click.echo("|---|---|---|---|---|---|---|---|---|---|")
+    found = kills.run([victim] * times, rate, chance, _tell)
+    for name, table in (("bronze", found.bronze), ("silver", found.silver)):
+        click.echo(
+            f"| {times} x {victim} | {name} | {found.sent} | {table.journal} | {table.rows} | "
             f"{table.twice} | {table.missing} | {table.others} | {found.seconds:.0f} | "
             f"{_yes(found.exact)} |"
         )

@@ -3,7 +3,8 @@
 ``session`` gives Spark; ``telemetry``, ``health``, ``rollup``, ``fleet_alerts``, ``table`` and
 ``read`` give tables as DataFrames (docs/tables.md), ``plot`` a board as a figure.
 
-- ``java``, ``sessions``: a quiet Spark, here or on a cluster; ``packaging``: our code for executors
+- ``java``, ``spark_release``, ``sessions``: a quiet Spark, here or on a cluster; ``packaging``: our
+  code for executors
 - ``registry``: a file to ``rules``, or to all that is wrong with it; ``toml_tables``: TOML by
   pydantic models, with the lines
 - ``decoding_arrow``: messages to rows of silver, by Arrow columns, for all encodings; ``decoding``:

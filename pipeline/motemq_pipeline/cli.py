@@ -65,6 +65,9 @@ def backfill(
 
 def _backfill(journal: Path, rig: Path, place: Storage, registry: Path | None) -> None:
     # Spark costs a second to import, pydantic half of one: only those who need them pay.
+    from motemq_pipeline.spark_release import check_release
+
+    check_release()
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.job import Sources, Written, write_tables
     from motemq_pipeline.registry import BUILT_IN, load_registry

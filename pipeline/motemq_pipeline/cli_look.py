@@ -55,6 +55,9 @@ def query(
 
 
 def _ask_spark(sql: str, place: Storage, limit: int, form: str, master: str | None) -> None:
+    from motemq_pipeline.spark_release import check_release
+
+    check_release()
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.sessions import any_session
     from motemq_pipeline.sql import by_spark

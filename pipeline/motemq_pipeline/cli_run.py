@@ -66,6 +66,9 @@ def run(config: Path, once: bool, master: str | None, quiet: bool) -> None:
 
 
 def _run(config: "RunConfig", once: bool, progress: "_Progress") -> None:
+    from motemq_pipeline.spark_release import check_release
+
+    check_release()
     from motemq_pipeline.failures import in_words, spark_log
     from motemq_pipeline.registry import load_registry
     from motemq_pipeline.run import run as keep_up

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.registry import BUILT_IN
-from motemq_pipeline.schemas import DATED_BY
+from motemq_pipeline.schemas import DATED_BY, TABLES
 from motemq_pipeline.storage import HISTORY_S, KEEP_UNREAD_S, Storage, refuse_secrets
 from motemq_pipeline.toml_tables import Mistake, TomlFile, TomlTable, fault, must_be, wrong
 from pyspark_motemq.blocks import JournalError
@@ -93,7 +93,8 @@ def _count(value: Any) -> int:
 
 def _dated(table: str) -> str:
     if table not in DATED_BY:
-        raise fault(f"{table} keeps all its rows; keep is of {', '.join(DATED_BY)}")
+        what = f"{table} keeps all its rows" if table in TABLES else f"there is no table {table!r}"
+        raise fault(f"{what}; keep is of {', '.join(DATED_BY)}")
     return table
 
 
@@ -103,6 +104,7 @@ _Brokers = Annotated[_Texts, AfterValidator(_brokers)]
 _Topics = Annotated[str, BeforeValidator(_joined), AfterValidator(_topics)]
 _Starting = Annotated[str, AfterValidator(_starting)]
 _Path = Annotated[Path | None, BeforeValidator(_path)]
+_Folder = Annotated[str, Field(min_length=1)]
 _Count = Annotated[int, BeforeValidator(_count)]
 _Dated = Annotated[str, AfterValidator(_dated)]
 
@@ -140,7 +142,7 @@ class Source(TomlTable):
 
 class _Tables(TomlTable):
     title: ClassVar[str] = "[tables]"
-    folder: str
+    folder: _Folder
     checkpoint: _Path = None
     registry: _Path = None
     rig: _Path = None
@@ -158,7 +160,7 @@ class _Tables(TomlTable):
     def between(cls, table: Mapping[str, Any], context: Any) -> Iterator[Mistake]:
         """The place of the tables, and what it needs."""
         folder, checkpoint = table.get("folder"), table.get("checkpoint")
-        if isinstance(folder, str) and "://" in folder:
+        if isinstance(folder, str):
             try:
                 if Storage.at(folder).folder is None and not checkpoint:
                     yield ("folder",), _CHECKPOINT

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from motemq_pipeline.errors import PipelineError
+from motemq_pipeline.spark_release import RELEASE
 from motemq_pipeline.storage import is_no_answer
 
 JSON_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # PySpark's, on stderr
@@ -24,6 +25,7 @@ _JAVA_ENDED = re.compile(
     r'^(?:Exception in thread "main" (?:[\w.$]+: )?(.+)|(Invalid .+|Unrecognized .+|Error: .+))$',
     re.MULTILINE,
 )
+_NO_MASTER = re.compile(r"Application has been killed\. Reason: (All masters are unresponsive)")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _UNAVAILABLE = ("BrokerUnavailable", "StoreUnavailable")
 
@@ -90,7 +92,10 @@ def of_java(error: BaseException) -> str:
 
 def why_java_ended(log: Path) -> str:
     """Return why Java ended before it had begun, "" if its words do not say that."""
-    found = _JAVA_ENDED.search(_words_of(log))
+    words = _words_of(log)
+    if silent := _NO_MASTER.search(words):  # that of another release does not understand us
+        return f"{silent[1]}; a master must be of Spark {RELEASE}, as the driver is"
+    found = _JAVA_ENDED.search(words)
     return (found[1] or found[2]) if found else ""
 
 

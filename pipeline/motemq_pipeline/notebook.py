@@ -31,6 +31,9 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
     that is started: ``{"spark.master": "spark://HOST:7077"}``, or ``sc://HOST`` for a Connect
     server. Raises ``PipelineError`` if it cannot be started.
     """
+    from motemq_pipeline.spark_release import check_release
+
+    check_release()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -5,6 +5,7 @@ which this machine reaches the cluster. Others start one by ``spark-submit`` or 
 """
 
 import contextlib
+import importlib.util
 import logging
 import os
 import re
@@ -34,6 +35,7 @@ _JVM_END_S = 20.0
 # The path of a Unix socket has at most 103 bytes (macOS), its name 43.
 _LONGEST_SCRATCH = 60
 _CONNECT_PORT = 15_002  # Spark's usual one
+_CONNECT_NEEDS = ("google", "grpc", "grpc_status", "zstandard")
 _KNOCK_S = 10.0
 # All cores, and a task that fails is tried again, as clusters do: Python may start too late.
 _LOCAL = "local[*,4]"
@@ -419,6 +421,12 @@ def _submitted(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _connected(url: str) -> SparkSession:
+    for package in _CONNECT_NEEDS:
+        if importlib.util.find_spec(package) is None:
+            raise PipelineError(
+                f"to ask {url}, a Spark Connect server, the package '{package}' is needed, which "
+                "is not installed; install it with: pip install 'motemq[connect]'"
+            )
     _knock(url)
     try:
         session = SparkSession.builder.remote(url).getOrCreate()

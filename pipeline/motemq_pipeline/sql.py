@@ -1,8 +1,10 @@
 """SQL over the tables: by DuckDB, which answers at once, or by Spark."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -26,28 +28,48 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
     """Answer in DuckDB's SQL, with at most ``limit`` rows (0: all) as they come.
 
     With a limit, one row more follows if there are more. Raises ``PipelineError`` for what is not
-    one question, else with DuckDB's words.
+    one question, else with DuckDB's words; what fails at a later row, when that is asked for.
     """
     import duckdb
 
-    with duckdb.connect() as connection:
+    with contextlib.ExitStack() as opened:
+        connection = opened.enter_context(duckdb.connect())
         connection.execute("SET TimeZone = 'UTC'")
-        try:
+        with _duckdbs_words():
             _refuse_changes([one.type.name for one in connection.extract_statements(sql)])
             for name in _named(connection, sql) or present(place):
                 _make_view(connection, Table(place, name))
             found: Any = connection.sql(sql)
             if found is None:
                 return [], iter(())
-            names, batches, rows = list(found.columns), [], 0
-            for batch in found.to_arrow_reader(_BATCH_ROWS):
-                batches.append(batch.slice(0, limit + 1 - rows) if limit else batch)
-                rows += batch.num_rows
-                if limit and rows > limit:
-                    break
-        except duckdb.Error as error:
-            raise PipelineError(_in_one_line(str(error))) from None
-    return names, (row for batch in batches for row in _rows(batch))
+            batches = iter(found.to_arrow_reader(_BATCH_ROWS))
+            first = list(islice(batches, 1))  # most of what fails does so at once
+        rows = _as_they_come(chain(first, batches), limit, opened.pop_all())
+        return list(found.columns), rows
+
+
+@contextlib.contextmanager
+def _duckdbs_words() -> Iterator[None]:
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise PipelineError(_in_one_line(str(error))) from None
+
+
+def _as_they_come(
+    batches: Iterator[Any], limit: int, opened: contextlib.ExitStack
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of batches, with a limit one more than that; then close what is opened."""
+    left = limit + 1
+    with opened, _duckdbs_words():
+        for batch in batches:
+            wanted = batch.slice(0, left) if limit else batch
+            yield from _rows(wanted)
+            left -= wanted.num_rows
+            if limit and left <= 0:
+                return
 
 
 def _refuse_changes(statements: list[str]) -> None:

@@ -22,6 +22,7 @@ from motemq_pipeline.errors import PipelineError, StoreUnavailable
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 # What an object store is told by these, as delta-rs names its options.
 _FROM_ENVIRONMENT: Final = re.compile(r"(AWS|AZURE|GOOGLE)_[A-Z_0-9]+")
+_ONE_SLASH: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _SECRET: Final = re.compile(r"(?i)secret|password|token|(access|account)_?key(?!_id)|sas")
 # What is left of an error after delta-rs has tried again for as long as it does.
 _NO_ANSWER: Final = re.compile(
@@ -63,6 +64,10 @@ class Storage:
         """
         text = os.fspath(place)
         match = _SCHEME.match(text)
+        if match is None and _ONE_SLASH.match(text):
+            raise PipelineError(
+                f"'{text}' has one slash; write a URI as s3://BUCKET/PATH, this folder as ./{text}"
+            )
         if match is None:
             return cls(os.path.abspath(os.path.expanduser(text)))
         scheme = match[1].lower()

@@ -10,6 +10,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, time
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -208,6 +209,8 @@ def must_be(key: str, what: str, value: Any) -> str:
 
 def but(value: Any) -> str:
     """Return ", not …" for what somebody wrote, "" for nothing."""
+    if isinstance(value, date | time):  # a datetime is a date
+        return f", not {value.isoformat()} without quotes"
     return "" if value is None else f", not {value!r:.{_LONGEST_VALUE}}"
 
 

@@ -55,6 +55,12 @@ class Broker:
         try:
             parts = urllib.parse.urlsplit(self.url)
             known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+            if "@" in parts.netloc:  # not to be repeated: there may be a password
+                raise JournalError(
+                    "option brokers: an address has a user or password; write it as "
+                    "http://HOST:PORT, and the broker's token into a file (tokenFile)"
+                )
+            known = known and parts.path in ("", "/") and not (parts.query or parts.fragment)
         except ValueError:  # a port that is no number, or too large; half of an IPv6 address
             known = False
         if not known:

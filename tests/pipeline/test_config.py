@@ -171,6 +171,30 @@ shards = 0
             "run.toml:2: brokers: 'http://a:99999' is no address; write it as http://HOST:PORT",
         ),
         (
+            '[source]\nbrokers = "http://a:1/path"\n[tables]\nfolder = "t"\n',
+            "run.toml:2: brokers: 'http://a:1/path' is no address; write it as http://HOST:PORT",
+        ),
+        (
+            '[source]\nbrokers = "http://me:secret@a:1"\n[tables]\nfolder = "t"\n',
+            "run.toml:2: brokers: an address has a user or password; write it as http://HOST:PORT",
+        ),
+        (
+            '[source]\njournal = "j"\nstarting = 2026-01-31T12:00:00Z\n[tables]\nfolder = "t"\n',
+            "run.toml:3: 'starting' must be a text, not 2026-01-31T12:00:00+00:00 without quotes",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = ""\n',
+            "run.toml:4: 'folder' must be a text, not ''",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "s3:/bucket/tables"\n',
+            "run.toml:4: 's3:/bucket/tables' has one slash; write a URI as s3://BUCKET/PATH",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "t"\nkeep = { alert = "1d" }\n',
+            "run.toml:5: there is no table 'alert'; keep is of bronze_messages",
+        ),
+        (
             '[source]\nbrokers = ["a", "b", "a"]\n[tables]\nfolder = "t"\n',
             "run.toml:2: 'brokers' has a twice",
         ),
@@ -194,6 +218,7 @@ def test_single_mistakes(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(PipelineError) as caught:
         load_config(_file(tmp_path, text))
     assert told in str(caught.value)
+    assert "secret@" not in str(caught.value)
 
 
 def test_tables_at_a_uri(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from motemq_pipeline.cli import command
 from motemq_pipeline.cli_look import _print
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.failures import JSON_LOGGERS, in_one_line, in_words, spark_log
+from motemq_pipeline.failures import JSON_LOGGERS, in_one_line, in_words, spark_log, why_java_ended
 from motemq_pipeline.parquet_files import Target, written_by
 from motemq_pipeline.schemas import DATE, TABLES, arrow_schema, columns
 from motemq_pipeline.sql import Answer, by_duckdb, by_spark
@@ -118,6 +118,16 @@ def test_what_asks_nothing_is_told(desk: Tables, sql: str, told: str) -> None:
         by_duckdb(sql, desk.place)
 
 
+def test_rows_come_as_they_are_asked_for(desk: Tables) -> None:
+    """An answer of any length takes the memory of a few batches."""
+    last = 50_000_000
+    late = f"case when i = {last} then error('too late') else i end"
+    _, rows = by_duckdb(f"select {late} from range({last} + 1) t(i)", desk.place)
+    assert next(rows) == (0,)
+    with pytest.raises(PipelineError, match="too late"):  # in what is read at once
+        by_duckdb(f"select {late} from range({last - 9}, {last} + 1) t(i)", desk.place)
+
+
 def test_an_answer_can_be_a_file(desk: Tables, tmp_path: Path) -> None:
     file = tmp_path / "fleet.csv"
     by_duckdb(f"copy (select board from gold_fleet) to '{file}'", desk.place)
@@ -185,6 +195,18 @@ def test_what_a_python_of_sparks_lacks_is_found_in_the_log(tmp_path: Path) -> No
     assert in_one_line("TransformWithState worker exited unexpectedly (crashed)\n at x", log) == (
         "Spark failed: TransformWithState worker exited unexpectedly (crashed): "
         f"{lacks}; its log is {log}"
+    )
+
+
+def test_a_master_that_does_not_understand_us_is_told(tmp_path: Path) -> None:
+    """What PySpark says is that its context is stopped; this is of a master of Spark 4.1."""
+    log = tmp_path / "log"
+    log.write_text(
+        "01:35:58 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All "
+        "masters are unresponsive! Giving up.\n"
+    )
+    assert why_java_ended(log) == (
+        "All masters are unresponsive; a master must be of Spark 4.3, as the driver is"
     )
 
 

@@ -3,12 +3,15 @@
 import os
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from benchmarks.cluster.spark import clean_python
+from motemq.cli import _SUB_COMMANDS
 from motemq_pipeline.packaging import write_package
+from motemq_pipeline.spark_release import RELEASE
 
 _DOCS = Path(__file__).parents[2] / "docs" / "pipeline.md"
 # What runs in executors: the source and the sink, decoding, files, tables, alerts, the notebook's.
@@ -55,5 +58,23 @@ def test_alerts_need_one_package_more_for_sparks_state(tmp_path: Path) -> None:
     least = clean_python(tmp_path / "least", "pyspark[sql]", "msgspec")
     assert "google" in _imported(least, tmp_path, state).stderr
     more = clean_python(tmp_path / "more", "pyspark[sql]", "msgspec", "protobuf")
-    done = _imported(more, tmp_path, state)
-    assert (done.returncode, done.stderr) == (0, "")
+    # And here, where nothing but motemq[pipeline] is installed.
+    here = clean_python(tmp_path / "here", *_extra())
+    for python in (more, here):
+        done = _imported(python, tmp_path, state)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def _extra() -> list[str]:
+    """Return what pip installs for motemq[pipeline], beside what every motemq needs."""
+    found: list[str] = tomllib.loads((_DOCS.parents[1] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]["pipeline"]
+    return found
+
+
+def test_commands_miss_what_is_not_installed_before_they_begin() -> None:
+    """Most are imported in the middle of a command."""
+    names = {re.split(r"[^a-z0-9]", each)[0] for each in _extra()}
+    assert names - {"protobuf"} == set(_SUB_COMMANDS["pipeline"].later)
+    assert f"pyspark[sql]=={RELEASE}.*" in _extra()

@@ -20,6 +20,7 @@ from motemq_pipeline.sessions import (
     _python_sockets,
     _submitted,
     address_for,
+    any_session,
     is_local,
     spark_session,
 )
@@ -39,6 +40,18 @@ def test_a_driver_is_reached_at_the_address_by_which_it_reaches_the_master() -> 
         except OSError:  # a machine without a way out
             ours = ""
     assert address_for("spark://192.0.2.1:7077") == ours
+
+
+@pytest.mark.parametrize("package", ["grpc", "zstandard"])
+def test_what_a_connect_server_takes_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
+) -> None:
+    """PySpark's own words would be told as those of a server that does not answer."""
+    monkeypatch.setitem(sys.modules, package, None)
+    told = rf"the package '{package}' is needed, .* pip install 'motemq\[connect\]'"
+    settings = {"spark.master": "sc://127.0.0.1:1"}
+    with pytest.raises(PipelineError, match=told), any_session(tmp_path / "log", settings=settings):
+        pytest.fail("there is no server")
 
 
 def test_java_and_python_of_one_machine_talk_by_sockets_in_our_own_folder() -> None:
