@@ -42,14 +42,17 @@ class Runs:
         if not rows.num_rows:
             return
         if len(self._runs) == MOST_RUNS:
-            merged = self._written(self.pieces())
+            merged = self._written(map(self._ordered, self.pieces()))
             for run in self._runs:
                 run.close()
             self._runs = [merged]
         self._runs.append(self._written([self._ordered(rows)]))
 
     def pieces(self) -> Iterator[pa.Table]:
-        """Yield all rows, once: no row of a piece comes before one of the piece before it."""
+        """Yield all rows, once: none of a piece comes before one of the piece before it.
+
+        Within a piece they are in no order.
+        """
         heads = [_Head(run, self._key) for run in self._runs]
         held: list[pa.RecordBatch] = []
         rows = 0
@@ -61,7 +64,7 @@ class Runs:
                 rows += held[-1].num_rows
             heads = [head for head in heads if head.has_rows]
             if not heads or rows + len(heads) * self._batch_rows > self._most:
-                yield self._ordered(pa.Table.from_batches(held))
+                yield pa.Table.from_batches(held)
                 held, rows = [], 0
 
     def _ordered(self, rows: pa.Table) -> pa.Table:

@@ -214,7 +214,8 @@ def _once(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple["_Readings", _Num
         at, missing, numbered = readings.once()
         if numbered:
             last = readings.row(at[numbered - 1], _KEPT)
-        yield readings.only(at[before:]), missing[before:]
+        if len(at) > before:  # not all are copies of what was before
+            yield readings.only(at[before:]), missing[before:]
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator["_Readings"]:
