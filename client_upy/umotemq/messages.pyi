@@ -12,6 +12,7 @@ async def serve(
     handler: Callable[[bytes, bytes], Awaitable[object] | object],
     options: dict[str, Any],
 ) -> None: ...
+async def unserve(link: Aio[Any], topic: _Text, kind: dict[str, bool]) -> None: ...
 
 class Messages:
     dropped: int
