@@ -110,15 +110,15 @@ class Aio:
         For one message after the other, by a task of its own. The options: those of ``messages``.
         What the handler raises ends the block.
         """
-        from umotemq.messages import serve
+        from umotemq.messages import subscribe
 
-        await serve(self, topic, handler, options)
+        await subscribe(self, topic, handler, options)
 
     async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        from umotemq.messages import unserve
+        from umotemq.messages import unsubscribe
 
-        await unserve(self, topic, kind)
+        await unsubscribe(self, topic, kind)
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""

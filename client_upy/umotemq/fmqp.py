@@ -103,9 +103,10 @@ class FmqpClient(Link):
                             sent = self.stream.write(part)
                         except OSError as error:
                             self._fail(None, error)
-                        if sent != len(part):
+                        end = _HEADER + letters + size
+                        if sent != end:
                             self._first = sent or 0
-                            self._last = len(part)
+                            self._last = end
                             self._push()
                         return
         name = checked or self._normalised(topic)

@@ -3,7 +3,7 @@
 import asyncio
 
 
-async def serve(link, topic, handler, options):
+async def subscribe(link, topic, handler, options):
     """What Aio.subscribe does."""
     if not callable(handler):
         raise TypeError("no handler")
@@ -15,7 +15,7 @@ async def serve(link, topic, handler, options):
     await link._flush()
 
 
-async def unserve(link, topic, kind):
+async def unsubscribe(link, topic, kind):
     """What Aio.unsubscribe does."""
     try:
         await link.do(link.client.unsubscribe, topic, **kind)
@@ -78,7 +78,7 @@ class Messages:
         """Unsubscribe. ``finished``: with the message of a MicroMsg2 queue that came last."""
         if finished:
             bool(self._queue)  # as whoever asks for the next one
-        await unserve(self._link, self._topic, self._kind)
+        await unsubscribe(self._link, self._topic, self._kind)
         self._queue.clear()
 
     def _put(self, topic, payload):
