@@ -110,16 +110,15 @@ class Aio:
         For one message after the other, by a task of its own. The options: those of ``messages``.
         What the handler raises ends the block.
         """
-        from umotemq.messages import serve
+        from umotemq.messages import subscribe
 
-        await serve(self, topic, handler, options)
+        await subscribe(self, topic, handler, options)
 
     async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        try:
-            await self.do(self.client.unsubscribe, topic, **kind)
-        finally:
-            self._forget(topic, True in kind.values())
+        from umotemq.messages import unsubscribe
+
+        await unsubscribe(self, topic, kind)
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
@@ -197,11 +196,6 @@ class Aio:
 
     async def _publish(self, topic, payload, flags):
         await self.do(self.client.publish, topic, payload, **flags)
-
-    def _forget(self, topic, feedback):
-        task = self._served.pop((self.client._normalised(topic), feedback), None)
-        if task:
-            task.cancel()
 
     async def _await(self, ms, up):
         # Return when there is any news: what is left of ``ms``. The watcher keeps the time: on

@@ -21,8 +21,8 @@ class Carried:
         session.keepalive_ms = _NEVER
         session.handler = self._came
         session._blocking = False
-        self._end = session._fill
-        session._fill = self._room
+        self._read = session._fill
+        session._fill = self._fill
         self.where = session.transport.where
         self._data = b""
 
@@ -76,6 +76,6 @@ class Carried:
     def _came(self, data):
         self._data += data
 
-    def _room(self):
+    def _fill(self, view):
         # The session reads only then: at most one receive buffer of data at a time.
-        return not self._data and self._end()
+        return not self._data and self._read(view)

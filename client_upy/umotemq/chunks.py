@@ -113,8 +113,8 @@ class ChunkClient(FmqpClient):
         self._offset = 0
         self._give(body)
 
-    def _fill(self):
-        if not FmqpClient._fill(self):
+    def _fill(self, view):
+        if not FmqpClient._fill(self, view):
             return False
         if self._sink:
             self._give(0)

@@ -29,6 +29,7 @@ _WILL = const(0x08)
 _RETAIN = const(0x04)  # the specification's "cache"
 _HEADER = const(6)
 _SLASH = const(0x2F)
+_RECENT = const(16)  # so many kinds of publications, by topic and length, are not looked into again
 
 
 class FmqpClient(Link):
@@ -50,6 +51,9 @@ class FmqpClient(Link):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
+        # What was published lately, each alone and at once: tuples of the topic as it was given,
+        # the payload's length, the topic as it is sent, the format, the view of the whole packet.
+        self._recent = []
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
         if self.name is None:
@@ -83,29 +87,35 @@ class FmqpClient(Link):
                 throw("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
-        part = self._part
-        if topic is self._topic and size == self._lengths >> 8 and flags == part[0]:
-            # Like the one before, which is still in the transmit buffer but for its payload.
-            pack_into(self._tail, part, -size, payload)
-            outage = self.outage
-            if not confirm or (outage is not None and outage.append(self)):
-                end = len(part)
-                try:
-                    sent = self.stream.write(part)
-                except OSError as error:
-                    if outage is None:
-                        self._fail(None, error)
-                    sent = error
-                if sent == end:
-                    return
-                if outage is not None:
-                    return outage.write(self, confirm, sent)
-                self._first = sent or 0
-                self._last = end
-                return self._push()
-        if self._send(flags, self._normalised(topic), payload, confirm):
+        checked = None  # the topic as it is sent
+        for known, length, letters, name, format, part in self._recent:
+            if known is topic and length == size:
+                checked = name
+                if self.up and not self._last:
+                    # Like one before: without detours.
+                    pack_into(format, part, 0, flags, letters, size, name, payload)
+                    outage = self.outage
+                    if outage is not None:
+                        if outage.write(self, confirm, part):
+                            return
+                    elif not confirm:
+                        try:
+                            sent = self.stream.write(part)
+                        except OSError as error:
+                            self._fail(None, error)
+                        end = _HEADER + letters + size
+                        if sent != end:
+                            self._first = sent or 0
+                            self._last = end
+                            self._push()
+                        return
+        name = checked or self._normalised(topic)
+        if self._send(flags, name, payload, confirm) and not checked:
             if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
-                self._topic = topic
+                recent = self._recent
+                if len(recent) == _RECENT:
+                    recent.pop(0)
+                recent.append((topic, size, len(name), name, self._format, self._part))
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.
@@ -172,14 +182,11 @@ class FmqpClient(Link):
         size = len(payload)
         last = self._last
         end = self._fitting(last, last + _HEADER + topic_size + size)
-        self._topic = self
         lengths = size << 8 | topic_size
         if lengths != self._lengths:
             # pack_into copies topic and body without allocating, if the format is there already.
-            format = ">BBI%ds%ds" % (topic_size, size)
-            self._tail = "%ds" % size
-            self._format = format
-            self._lengths = lengths  # when there was heap for both
+            self._format = ">BBI%ds%ds" % (topic_size, size)
+            self._lengths = lengths  # when there was heap for it
         pack_into(self._format, self._out, last, flags, topic_size, size, topic, payload)
         self._last = end
 
@@ -262,9 +269,9 @@ class FmqpClient(Link):
                     if not umotemq.topic.match(levels or pattern, topic, first, stop, raw):
                         continue
                 count += 1
-                alone = raw and handler
                 try:
                     if raw:
+                        alone = handler
                         handler(view, first, stop, body, end)
                         continue
                     if payload is None:

@@ -56,9 +56,6 @@ class Link:
     # bytes have come, which proves the link. ``on_up()``, ``on_down()``: when it came up, and when
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
     link_up = alive = on_up = on_down = outage = None
-    _blocking = True  # umotemq.aio: whoever sends must not wait
-    _backoff = 0  # the pause before the next try, in ms; 0: the first one
-    _ping = 0  # the last sign of life that was asked for; its answer makes ``_pong`` equal
 
     def __init__(self, transport, options):
         if not hasattr(transport, "open"):
@@ -72,7 +69,10 @@ class Link:
         self.transport = transport
         self.stream = None
         self.up = False
-        self.connects = self.discarded = 0
+        self._blocking = True  # umotemq.aio: whoever sends must not wait
+        # ``_backoff``: the pause before the next try, in ms; 0: the first one. ``_ping``: the last
+        # sign of life that was asked for; its answer makes ``_pong`` equal.
+        self.connects = self.discarded = self._backoff = self._ping = self._last = 0
         self._on_drop = []  # functions of this package, called when the stream was closed
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
@@ -183,7 +183,27 @@ class Link:
                 count = self._take()  # what an exception in a handler left behind
             for _ in range(8):
                 # A full buffer means that there is more; but others want a turn too.
-                if (count and self._end != self.rx_size) or not self._fill():
+                start = self._start
+                end = self._end
+                if count and end != self.rx_size:
+                    break
+                view = self._view
+                if start >= end:
+                    self._start = start - end
+                    self._end = end = 0
+                elif end == self.rx_size:
+                    if not start:
+                        break  # all of it waits until what is to be sent has gone
+                    end -= start
+                    self._buf[:end] = view[start:]
+                    self._start = 0
+                    self._end = end
+                if end:
+                    # A message was cut: 32 bytes of heap. They are taken here, and in no function
+                    # that returns before handlers are called: MicroPython looks for room for each
+                    # call from the first free piece on, which would be that function's.
+                    view = view[end:]
+                if not self._fill(view):
                     break
                 count += self._take()
             if not self.stream:
@@ -248,12 +268,11 @@ class Link:
         # Since when the peer owes us a byte, and since when it has taken none (0: it does not); how
         # much of the introduction is done; the bytes not yet parsed (beyond the end: to skip), and
         # those not yet written.
+        waiting = self._last
         self._silent = self._stuck = self._greeted = 0
         self._start = self._end = self._first = self._last = 0
-        # What the last publication was like. No topic that a program may give is the client.
-        self._topic = self
         if self.outage is not None:
-            self.outage.lost()
+            self.outage.lost(waiting)
         for function in self._on_drop:
             function()
         if up and self.on_down:
@@ -272,22 +291,8 @@ class Link:
         self._drop(failed, pause or None)
         raise failed
 
-    def _fill(self):
+    def _fill(self, view):
         # Read once; true if bytes came, and the link is still there.
-        start = self._start
-        end = self._end
-        view = self._view
-        if start >= end:
-            self._start = start - end
-            self._end = end = 0
-        else:
-            if end == self.rx_size:
-                if not start:
-                    return False  # all of it waits until what is to be sent has gone
-                self._end = end = end - start
-                self._buf[:end] = view[start:]
-                self._start = 0
-            view = view[end:]  # costs 32 bytes of heap, so only when a message was cut
         try:
             count = self.stream.readinto(view)
         except OSError as error:
@@ -296,7 +301,7 @@ class Link:
             return False
         if not count:
             self._fail("closed", None)
-        self._end = end + count
+        self._end = self._end + count
         if self.up:
             self._silent = 0
             if self.alive:
@@ -322,7 +327,6 @@ class Link:
                 first += count
             if first != last:
                 self._first = first
-                self._topic = self  # what waits must stay as it is
                 return False
             self._first = self._last = 0
         return True

@@ -1,18 +1,32 @@
-"""What is subscribed to under asyncio: a queue of messages. umotemq.aio imports it then."""
+"""Subscriptions under asyncio, a queue of messages each. umotemq.aio imports it for them."""
 
 import asyncio
 
 
-async def serve(link, topic, handler, options):
+async def subscribe(link, topic, handler, options):
     """What Aio.subscribe does."""
     if not callable(handler):
         raise TypeError("no handler")
     await link._flush()
     messages = Messages(link, topic, **options)
-    link._forget(topic, messages._feedback)
+    _forget(link, topic, messages._feedback)
     task = asyncio.create_task(messages._call(handler))
     link._served[link.client._normalised(topic), messages._feedback] = task
     await link._flush()
+
+
+async def unsubscribe(link, topic, kind):
+    """What Aio.unsubscribe does."""
+    try:
+        await link.do(link.client.unsubscribe, topic, **kind)
+    finally:
+        _forget(link, topic, True in kind.values())
+
+
+def _forget(link, topic, feedback):
+    task = link._served.pop((link.client._normalised(topic), feedback), None)
+    if task:
+        task.cancel()
 
 
 class Messages:
@@ -64,7 +78,7 @@ class Messages:
         """Unsubscribe. ``finished``: with the message of a MicroMsg2 queue that came last."""
         if finished:
             bool(self._queue)  # as whoever asks for the next one
-        await self._link.unsubscribe(self._topic, **self._kind)
+        await unsubscribe(self._link, self._topic, self._kind)
         self._queue.clear()
 
     def _put(self, topic, payload):

@@ -6,12 +6,13 @@ from typing_extensions import Self
 from umotemq.aio import Aio
 from umotemq.link import _Text
 
-async def serve(
+async def subscribe(
     link: Aio[Any],
     topic: _Text,
     handler: Callable[[bytes, bytes], Awaitable[object] | object],
     options: dict[str, Any],
 ) -> None: ...
+async def unsubscribe(link: Aio[Any], topic: _Text, kind: dict[str, bool]) -> None: ...
 
 class Messages:
     dropped: int

@@ -52,7 +52,7 @@ class MicroMsg2Client(Link):
     window = 100
     _most = 0  # messages without an ack, as agreed
     _size = _length = -1  # of payload and name of the message for which the format is
-    _kind = _name = None
+    _kind = _name = _topic = None
 
     def __init__(self, transport, **options):
         # What the broker is told whenever the link comes up: tuples of a frame, the topic, whether

@@ -61,7 +61,7 @@ class Ring:
         self._loaded = self._done = 0  # the newest that came into the ring, and that went
         self._asked = self._number = 0  # how many records the ping of this number confirms
         self._ahead = None  # what was read of the store, and found no room here yet
-        self._writing = None  # the client, while it writes what is kept nowhere else
+        self._writing = None  # a view of the message that is being written, and kept nowhere else
 
     def __getattr__(self, name):
         # No properties: with one in a class, MicroPython looks for others whenever an attribute is
@@ -126,10 +126,10 @@ class Ring:
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
-                    return self.write(client, False, 0) and not self.stamp
+                    return self._hand_over(client, False) and not self.stamp
                 if self._put(packed, size, _CONFIRM):
                     self._unsent = 0
-                    return self.write(client, True, 0) and not self.stamp
+                    return self._hand_over(client, True) and not self.stamp
                 size = 0  # the store has it
         client._ping = number  # it has not gone under the next one
         if size:
@@ -143,40 +143,26 @@ class Ring:
                 pass  # it is here
         return False
 
-    def append(self, client):
-        """Keep the message that ``client._part`` shows, to be confirmed, and return True.
+    def write(self, client, confirm, part):
+        """Have the message in ``part``, of the transmit buffer, written; ``confirm``: keep it, too.
 
-        False if it is not as long as the last one, or there is no room behind that: then the client
-        has to ``send`` it, and else to write it.
+        Returns False if something comes before it, or, with ``confirm``, it is not as long as the
+        last one here, or there is no room behind that: then the FMQP client has to ``send`` it.
         """
-        at = self._end
-        size = len(client._part)
-        if at + _HEAD + size > self._limit or size != self._size:
+        if self._unsent or self.stamp or self._is_behind():
             return False
-        # It has no number and no time: these are for a store, and for stamps.
-        pack_into(self._brief, self._buf, at, size, _CONFIRM, client._out)
-        self._end = at + _HEAD + size
-        self._here += 1
+        size = len(part)
+        if confirm:
+            at = self._end
+            if at + _HEAD + size > self._limit or size != self._size or not client.name:
+                return False
+            # It has no number and no time: these are for a store, and for stamps.
+            pack_into(self._brief, self._buf, at, size, _CONFIRM, client._out)
+            self._end = at + _HEAD + size
+            self._here += 1
+        client._part = part
+        self._hand_over(client, confirm)
         return True
-
-    def write(self, client, confirm, sent):
-        """Have the rest written of the message that ``client._part`` shows.
-
-        ``sent``: how many bytes of it the stream took, or what it raised. If the link fails, it
-        stays here. Returns whether it is gone.
-        """
-        self._writing = None if confirm else client
-        try:
-            if isinstance(sent, OSError):
-                client._fail(None, sent)
-            client._first = sent or 0
-            client._last = len(client._part)
-            client._push()
-            return not client._last
-        except LinkError:
-            return False
-        finally:
-            self._writing = None
 
     def drain(self, client):
         """Send what is here, as far as the stream of ``client`` takes it, and ask for answers."""
@@ -226,8 +212,11 @@ class Ring:
             at += _HEAD + (buf[at] << 8 | buf[at + 1])
         return False
 
-    def lost(self):
-        """The link was lost: what was not answered is sent again on the next one."""
+    def lost(self, waiting):
+        """The link was lost: what was not answered is sent again on the next one.
+
+        ``waiting``: how many bytes were in the transmit buffer.
+        """
         self._asked = 0
         self._unsent = self._here
         self._next = self._first
@@ -236,12 +225,12 @@ class Ring:
             self._clear()
             self._ahead = None
             self._loaded = self._done
-        client = self._writing
-        if client:
+        part = self._writing
+        self._writing = None
+        if part is not None and len(part) == waiting:
             # Now, as what ``on_down`` publishes is packed where it stands. What was half sent is
             # sent whole again.
-            self._writing = None
-            self._put(client._out, len(client._part), 0, False)
+            self._put(bytes(part), waiting, 0, False)
 
     # ---- inside ----
 
@@ -249,6 +238,27 @@ class Ring:
         self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
         self._here = self._unsent = 0  # records here, and how many of them were not sent yet
         self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
+
+    def _hand_over(self, client, confirm):
+        # Have the message written that ``client._part`` shows; true if it is gone. If the link
+        # fails, it stays here, also if it only waits now, as under umotemq.aio.
+        part = client._part
+        try:
+            sent = client.stream.write(part)
+        except OSError as error:
+            sent = error
+        if sent == len(part):
+            return True
+        self._writing = None if confirm else part
+        client._last = len(part)
+        try:
+            if isinstance(sent, OSError):
+                client._fail(None, sent)
+            client._first = sent or 0
+            client._push()
+        except LinkError:
+            return False
+        return not client._last
 
     def _is_behind(self):
         # Whether the store has messages that were not here yet, and so come before a new one.
@@ -362,7 +372,7 @@ class Ring:
         start = at + _HEAD
         if hasattr(client, "_renumber"):
             client._renumber(self._buf, start)
-        client._topic = client
+        self._writing = None
         client._out[:size] = self._view[start : start + size]
         client._last = size
         self._next = start + size

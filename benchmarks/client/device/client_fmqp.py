@@ -41,6 +41,13 @@ class Client:
         for _ in range(count):
             client.publish(topic, payload)
 
+    def publish_in_turn(self, topics, payload, count):
+        """Publish to one topic after the other, ``count`` in all."""
+        client = self.client
+        for _ in range(count // len(topics)):
+            for topic in topics:
+                client.publish(topic, payload)
+
     def publish_together(self, topic, payload, count):
         """As ``publish``, in few writes."""
         with Batch(self.client) as batch:

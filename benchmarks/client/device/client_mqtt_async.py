@@ -82,6 +82,16 @@ class Client:
             if self._lost:
                 raise OSError("lost")
 
+    def publish_in_turn(self, topics, payload, count):
+        """Publish to one topic after the other, ``count`` in all."""
+        self._run(self._publish_in_turn(topics, payload, count // len(topics)))
+
+    async def _publish_in_turn(self, topics, payload, count):
+        publish = self.client.publish
+        for _ in range(count):
+            for topic in topics:
+                await publish(topic, payload)
+
     def receive_until(self, count):
         if self.count < count:
             self._wanted = count

@@ -42,6 +42,14 @@ class Client:
             client.publish(topic, payload)
         self._raise()
 
+    def publish_in_turn(self, topics, payload, count):
+        """Publish to one topic after the other, ``count`` in all."""
+        client = self.client
+        for _ in range(count // len(topics)):
+            for topic in topics:
+                client.publish(topic, payload)
+        self._raise()
+
     def receive_until(self, count):
         client = self.client
         while self.count < count:

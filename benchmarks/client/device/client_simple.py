@@ -36,6 +36,13 @@ class Client:
         for _ in range(count):
             client.publish(topic, payload)
 
+    def publish_in_turn(self, topics, payload, count):
+        """Publish to one topic after the other, ``count`` in all."""
+        client = self.client
+        for _ in range(count // len(topics)):
+            for topic in topics:
+                client.publish(topic, payload)
+
     def receive_until(self, count):
         client = self.client
         while self.count < count:

@@ -36,9 +36,10 @@ def taken(work, count):
     return took
 
 
-def size_of(count, frame):
+def size_of(count, frame, topics=(traffic.SINK,)):
     """Return the bytes of so many publications: what the endpoint shall take without looking."""
-    return text(count * (frame + len(traffic.SINK) + len(traffic.PAYLOAD)))
+    each = sum(frame + len(topic) + len(traffic.PAYLOAD) for topic in topics)
+    return text(count // len(topics) * each)
 
 
 def memory(module, port, count):
@@ -117,6 +118,12 @@ def rates(module, port, count):
     start = ticks_us()
     client.receive_until(last)
     say("receive", ticks_diff(ticks_us(), start) / (last - first))
+    gc.collect()
+    client.publish(traffic.ABSORB, size_of(count, module.FRAME, traffic.SINKS))
+    start = ticks_us()
+    client.publish_in_turn(traffic.SINKS, traffic.PAYLOAD, count)
+    client.receive_until(client.count + 1)
+    say("in_turn", ticks_diff(ticks_us(), start) / count)
     client.close()
 
 

@@ -90,6 +90,16 @@ async def rates(client, link, count):
     if client.count < last:
         await client.enough.wait()
     say("receive", ticks_diff(ticks_us(), start) / (last - first))
+    gc.collect()
+    await link.publish(traffic.ABSORB, size_of(count, client_fmqp.FRAME, traffic.SINKS))
+    client.wanted = client.count + 1
+    client.enough.clear()
+    start = ticks_us()
+    for _ in range(count // len(traffic.SINKS)):
+        for topic in traffic.SINKS:
+            await link.publish(topic, traffic.PAYLOAD)
+    await client.enough.wait()
+    say("in_turn", ticks_diff(ticks_us(), start) / count)
 
 
 async def echo(client, link, count):

@@ -205,4 +205,32 @@ def who_subscribes_while_the_broker_is_told_is_heard():
         client.close()
 
 
+@check
+def publications_in_turn_are_what_they_say():
+    """More kinds of them, by topic and length, than are remembered; and a topic that changes."""
+    client, stream = fmqp(retry_ms=20)
+    topics = [b"sensor/%d" % n for n in range(9)]
+    given = [topic if n & 1 else topic.decode() for n, topic in enumerate(topics)]
+    for turn in range(3):
+        for n, topic in enumerate(topics):
+            for size in (1, 2 + n):
+                retain = n & 1 == turn & 1
+                client.publish(given[n], b"x" * size, retain=retain)
+                equal(stream.take(), publication(topic, b"x" * size, 4 * retain))
+    equal(len(client._recent), 16)
+    sloppy = b"/a/b/"
+    changing = bytearray(b"c/0")
+    for n in range(3):
+        client.publish(sloppy, b"x")
+        changing[2] = 48 + n
+        client.publish(changing, b"x")
+        equal(stream.take(), publication(b"a/b", b"x") + publication(b"c/%d" % n, b"x"))
+    stream.ended = True
+    client.poll(0)
+    raises(LinkError, client.publish, sloppy, b"x")
+    client.connect(timeout_ms=1000)
+    client.publish(sloppy, b"x")
+    equal(stream.take(), SIGN + publication(b"a/b", b"x"))
+
+
 run()

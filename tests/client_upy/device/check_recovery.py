@@ -15,6 +15,7 @@ from drivers import Driver, raised, tasks_left, to_end
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
 from umotemq.link import LinkError
+from umotemq.outage import Ring
 
 _SOON_MS = 3000
 
@@ -114,6 +115,40 @@ def a_moment_without_room_is_no_silence():
             equal((client.up, client.connects, client.error), (True, 1, None))
 
     to_end(main())
+
+
+@check
+def what_waits_when_the_link_is_lost_is_kept():
+    """By the ring, also what need not be confirmed; and what the stream has taken is no more."""
+
+    async def main(before, is_taken):
+        stream = Blocked()
+        stream.answer = broker
+        ring = Ring(200)
+        client = FmqpClient(stream, name=b"n", outage=ring, retry_ms=20, keepalive_ms=60000)
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            client._blocking = False  # as whoever sends under asyncio
+            for _ in range(before):  # one like them is written where it is packed
+                client.publish("a", b"0")
+            stream.room = 3
+            client.publish("a", b"1")
+            equal((client._last > 0, ring.count), (True, 0))
+            if is_taken:
+                stream.room = 1 << 20
+                await link.until(lambda: not client._last, _SOON_MS)
+                client.subscribe("b", print)
+                stream.room = 0
+            forget(stream)
+            await link.until(lambda: not client.up, _SOON_MS)
+            equal((ring.count, ring.dropped), (0 if is_taken else 1, 0))
+            stream.room = 1 << 20
+            await link.until(lambda: client.up and not ring.count, _SOON_MS)
+            equal(stream.take().count(publication(b"a", b"1")), 1)
+
+    for before in (0, 2):
+        for is_taken in (False, True):
+            to_end(main(before, is_taken))
 
 
 @check
