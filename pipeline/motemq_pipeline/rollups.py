@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from motemq_pipeline import windows
 from motemq_pipeline.schemas import shaped
+from motemq_pipeline.table_source import TableSource
 
 HOUR: Final = timedelta(hours=1)
 READINGS_OF_TASK: Final = 500_000  # Python holds about 200 bytes of each
@@ -124,6 +125,7 @@ def batches_by_rows(spark: SparkSession) -> SparkSession:
     It is a session by itself: a stream that is started meanwhile keeps the settings that ``spark``
     has then. A clone, because sources that one session knows cannot be made known to a new one.
     """
+    spark.dataSource.register(TableSource)  # or the clone could not when ``spark`` has done so
     found = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     found.conf.set(_BATCH_BYTES, _NO_LIMIT)
     found.conf.set(_BATCH_ROWS, str(BATCH_ROWS))
