@@ -2129,7 +2129,10 @@ class Broker:
             case "forget":
                 refusal = "" if queue.forget_checkpoint(command.name) else "queue.checkpoint"
             case "go back":
-                refusal = "" if queue.go_back(command.name) else "queue.checkpoint"
+                if queue.taker:  # its numbers would go back, too
+                    refusal = "queue.taker"
+                else:
+                    refusal = "" if queue.go_back(command.name) else "queue.checkpoint"
         if not refusal:
             self._store_queue(queue)
             self._deliver_queue(queue)
@@ -2356,6 +2359,17 @@ class Broker:
         queue = self._queue_for(client, command, command.queue)
         if queue is None:
             return
+        taker = command.taker if queue.durable else None
+        if taker is not None:
+            if not queue.may_take(taker.name, taker.number):
+                return self._answer(client, command, "queue.taker")
+            queue.begin_taking(taker.name, taker.number)
+            self._store_queue(queue)
+            self._outputs.queued_first = True
+            self._outputs.kept_first.add(client.connection)
+        elif queue.taker and command.acknowledged:
+            # What it gave back would come behind what the taker has had, and count as kept.
+            return self._answer(client, command, "queue.taker")
         self._answer(client, command, "")
         if client.queues is None:
             client.queues = set()
@@ -2372,10 +2386,6 @@ class Broker:
             command.acknowledged,
             None if wanted is None else partial(self._passes, wanted, client.connection),
         )
-        if command.taker is not None and queue.durable:
-            queue.begin_taking(command.taker.name, command.taker.number)
-            self._store_queue(queue)
-            self._outputs.queued_first = True
         queue.ready(client.connection, not client.congested)
         self._deliver_queue(queue)
 

@@ -148,7 +148,7 @@ class Checkpoint:
 
     ``number`` is that of the message behind which it is set. Refused are "queue.name", what is no
     durable queue, "queue.checkpoint", a name that is none, and "queue.place", a number after which
-    something is gone already.
+    something is gone already, and "queue.taker", to go back in a queue that has a taker.
     """
 
     queue: bytes
@@ -173,7 +173,10 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """Who takes what a queue has to keep it, and up to which of its numbers that is kept there."""
+    """Who takes what a queue has to keep it, and up to which of its numbers that is kept there.
+
+    ``name`` is that of the numbers, which count only as long as the queue is the one that it was.
+    """
 
     name: bytes
     number: int
@@ -187,9 +190,10 @@ class Consume:
     only what it wants; the rest waits for other consumers. ``own`` as in ``OpenQueue``. Again for
     the same queue: as this says.
 
-    ``taker``, of a durable queue: if it was the last one to say so, what it has kept is done with;
-    to any other one the numbers mean nothing. It is sent only what is kept here, under a number
-    that no other message will have.
+    ``taker``, of a durable queue: what it has kept is done with. It is refused if the queue was
+    last taken under another name: with number 0 a new name can be given. It is sent only what is
+    kept here, under a number that no other message will have. Others that acknowledge are refused
+    then, all as "queue.taker".
     """
 
     queue: bytes

@@ -28,6 +28,8 @@ _MOST_BYTES_OVER = 64 * 1024 * 1024
 # So many messages beyond the last one are marked in advance as what consumers may have had, so that
 # this need not be stored for each.
 _MARKED_AHEAD = 10_000
+# So far are numbers of a queue that has a taker ahead of what is stored after each start.
+_AHEAD_OF_TAKERS = 1 << 32
 _NUMBER = Struct(">Q")
 # How the keys of what is no queue's begin, which a protocol wants remembered: no queue has such a
 # name. Their number is not 0, which comes first of all.
@@ -394,6 +396,10 @@ class Queue:
     def restore_state(self, text: bytes) -> None:
         """Take back what ``spell_state`` gave, before the messages. ValueError if it is none."""
         self.given, self._done_before, self.checkpoints, self.taker = read_state(text)
+        if self.taker:
+            # What it was given under numbers that are not stored, as before a loss of power, must
+            # not have the number of anything new: that would count as kept.
+            self.given += _AHEAD_OF_TAKERS
         self._last_number = max(self.given, self._done_before)
 
     def _keep(self, messages: Iterable[QueuedMessage]) -> None:
@@ -453,13 +459,15 @@ class Queue:
             consumer.looked_at = 0
             consumer.again.clear()
 
+    def may_take(self, taker: bytes, number: int) -> bool:
+        """Whether a taker's number is one of this queue: it was given under the last taker's name,
+        and is not yet to come. Else it has lost what it had, or the queue is a new one."""
+        return not number or (self.taker == taker and number <= self._last_number)
+
     def begin_taking(self, taker: bytes, number: int) -> None:
-        """A taker is about to consume, and has kept all up to a number. If it was the last taker,
-        that is done with; else it speaks of another queue, and is given all that waits. So it is if
-        the number is yet to come: a loss of power has taken what this queue knew."""
-        if self.taker != taker or number > self._last_number:
-            self.taker = taker
-            return
+        """A taker, which may, is about to consume, and has kept all up to a number: that is done
+        with."""
+        self.taker = taker
         self._clear_taken()
         while self._waiting and self._waiting[0].number <= number:
             self._forget(self._waiting.popleft())

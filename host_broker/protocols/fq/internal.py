@@ -45,6 +45,7 @@ _REFUSALS = {
     "queue.name": "Checkpoints on memory queues not supported",
     "queue.place": "'chkptid' is out of range of the queue",
     "queue.checkpoint": "Checkpoint does not exist",
+    "queue.taker": "A peer has taken messages of this queue: it cannot go back",
 }
 
 

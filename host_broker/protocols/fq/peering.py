@@ -77,6 +77,7 @@ MAX_COPIES = 65_536  # messages that are remembered
 MAX_SAID = 100  # complaints of a link that does not come about
 LOGIN_S = 10.0  # from dialing to the answers of login and status
 
+_WELCOME_BYTES = TAKER_BYTES + 8  # a name, a number
 _ALL = b"prefix:"  # the program of a row without one
 _REMEMBERED = b"fq/upstream/"  # what is remembered of links begins so
 
@@ -467,7 +468,8 @@ class PeerMessages(Session):
         self._key = tag.key
         self._acknowledges = tag.acknowledges
         self._name = link.login.remembered
-        self._taker = b""
+        self._taker = bytes(TAKER_BYTES)
+        self._welcome = b""  # what the other broker says before messages, as far as it has come
         self._codec = Codec("data", server.max_payload, server.context.held)
         self._relayed = Remembered(self._relay, MAX_ORIGINS)
         link.messages = connection
@@ -479,7 +481,7 @@ class PeerMessages(Session):
         greeting = DataGreeting(self._key, self._server.node, peer=True)
         if not self._acknowledges:
             return [Send(spell_greeting(greeting))]
-        known = self._server.context.remembered.get(self._name) or self._server.random(TAKER_BYTES)
+        known = self._server.context.remembered.get(self._name, bytes(_WELCOME_BYTES))
         self._taker = known[:TAKER_BYTES]
         taken = int.from_bytes(known[TAKER_BYTES:], "big")
         # What is said here is done with there: it waits until it is kept here.
@@ -490,6 +492,15 @@ class PeerMessages(Session):
         """Take one read: publish what has not been here, and acknowledge all of it."""
         commands: list[Command] = []
         taken = 0
+        if self._acknowledges and len(self._welcome) < _WELCOME_BYTES:
+            missing = _WELCOME_BYTES - len(self._welcome)
+            self._welcome += data[:missing]
+            data = data[missing:]
+            if len(self._welcome) < _WELCOME_BYTES:
+                return NOTHING
+            # If it is not what we have said, this is another queue than the one that we had.
+            self._taker = self._welcome[:TAKER_BYTES]
+            commands.append(Remember(self._name, self._welcome))
         for event in self._codec.receive_data(data):
             if isinstance(event, MessageRun | TooLong) and self._acknowledges:
                 taken = read_place(event.id if isinstance(event, TooLong) else event.ids[-1])

@@ -37,6 +37,7 @@ from host_broker.protocols.fq.codec import (
     MAX_HOPS,
     MAX_NAME,
     REFUSED,
+    TAKER_BYTES,
     Codec,
     read_origin,
     spell_bind_answer,
@@ -45,6 +46,7 @@ from host_broker.protocols.fq.codec import (
     spell_login_accepted,
     spell_origin,
     spell_status,
+    spell_taken,
     spell_unbind_answer,
 )
 from host_broker.protocols.fq.events import (
@@ -390,18 +392,25 @@ class FqSession(Session):
             )
         if not client.queue.gives_nothing:
             queue = client.queue
-            taker = Taker(event.taker, event.taken) if event.taker else None
-            commands.append(
-                Consume(
-                    queue.path,
-                    _UNLIMITED,
-                    acknowledged=taker is not None,
-                    own=queue.own,
-                    taker=taker,
-                )
-            )
-            self._is_taker = taker is not None
+            if event.taker:
+                self._is_taker = True
+                return [*commands, self._begin_taking(queue, event.taker, event.taken)]
+            commands.append(Consume(queue.path, _UNLIMITED, acknowledged=False, own=queue.own))
         return commands
+
+    def _begin_taking(self, queue: FqQueue, name: bytes, taken: int) -> Command:
+        """Return how to begin with a taker, which is told first under which name numbers count, and
+        which of them are done with: what it says of another queue means nothing."""
+        if not taken:
+            name = self._server.random(TAKER_BYTES)
+
+        def answered(refusal: str) -> Sequence[Command]:
+            if not refusal:
+                return [Send(name + spell_taken(taken))]
+            return [self._begin_taking(queue, b"", 0)] if taken else self._end(refusal)
+
+        taker = Taker(name, taken)
+        return Consume(queue.path, _UNLIMITED, own=queue.own, taker=taker, answer=answered)
 
     def _published(self, event: MessageRun, now: float) -> Sequence[Command]:
         client = self._peer

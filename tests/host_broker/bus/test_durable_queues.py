@@ -22,6 +22,7 @@ from host_broker.bus.commands import (
     Remember,
     Send,
     StopConsuming,
+    Taker,
     Wake,
 )
 from host_broker.bus.queue import read_place, read_state, spell_place
@@ -357,6 +358,25 @@ def test_a_queue_comes_back_as_it_was_opened() -> None:
     assert [(each.number, each.body, each.redelivered) for each in delivery.messages] == [
         (1, b"1", False)
     ]
+
+
+def test_nobody_else_that_acknowledges_consumes_beside_a_taker() -> None:
+    """What it gave back would come behind what the taker has, and count as kept. Nor can the queue
+    go back to a checkpoint: its numbers would, too."""
+    stage = Stage()
+    client, other = stage.enter(), stage.enter()
+    said: list[str] = []
+
+    def answer(refusal: str) -> list[Any]:
+        said.append(refusal)
+        return []
+
+    stage.do(client, OpenQueue(_Q, durable=True), Checkpoint(_Q, "set", b"c"))
+    stage.do(other, Checkpoint(_Q, "go back", b"c", answer=answer))
+    stage.do(client, Consume(_Q, 9, taker=Taker(b"t", 0), answer=answer))
+    stage.do(other, Consume(_Q, 9, answer=answer))
+    stage.do(other, Checkpoint(_Q, "go back", b"c", answer=answer))
+    assert said == ["", "", "queue.taker", "queue.taker"]
 
 
 def test_what_is_remembered_is_there_after_a_restart() -> None:

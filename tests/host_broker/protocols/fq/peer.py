@@ -104,6 +104,9 @@ def spell_event(event: Event) -> bytes:
     raise AssertionError(event)
 
 
+AWAITED = b"?"  # a welcome that is yet to come
+
+
 class Peer:
     """One client. ``queue``: as it is said at the login. ``data``: opened at once."""
 
@@ -121,6 +124,7 @@ class Peer:
         self.messages = Codec("data", MAX)
         self.key = b""
         self.data = 0
+        self.welcome = b""  # a peer that acknowledges: what came before messages
         self.peer = peer
         self.command = desk.open("fq", peer=peer)
         self.answers = self.say(
@@ -166,10 +170,17 @@ class Peer:
     def heard(self) -> list[Heard]:
         """The messages that came since the last time."""
         found: list[Heard] = []
-        for event in self.messages.receive_data(self.desk.got(self.data)):
+        for event in self.messages.receive_data(self._behind_welcome()):
             assert isinstance(event, MessageRun), event
             found += taken_apart(event)
         return found
+
+    def _behind_welcome(self) -> bytes:
+        said = self.desk.got(self.data)
+        if self.welcome != AWAITED:
+            return said
+        self.welcome = said[:16]
+        return said[16:]
 
     def payloads(self) -> list[bytes]:
         """What the messages carry that came since the last time."""

@@ -307,13 +307,16 @@ def test_what_comes_is_remembered_with_what_is_published_and_then_acknowledged()
     name = tag.link.login.remembered
     data = peering.dialed(_MESSAGES, tag, 0.3)
     first, greeting = data.opened(0.3)
-    taker = b"AB" * 4
-    assert first == Remember(name, taker + bytes(8))  # before this is kept, nothing is said
-    assert _said([greeting]) == [DataGreeting(b"key", _NODE, True, taker, 0)]
+    nobody, taker = bytes(8), b"somebody"
+    assert first == Remember(name, nobody + bytes(8))  # before this is kept, nothing is said
+    assert _said([greeting]) == [DataGreeting(b"key", _NODE, True, nobody, 0)]
     number = 3 << 32
-    said = [*data.received(_frames(7, 8, number), 0.4)]
-    assert [type(each) for each in said] == [Remember, PublishMany, Send]
-    assert said[0] == Remember(name, taker + number.to_bytes(8, "big"))
+    welcome = taker + bytes(8)
+    assert [*data.received(welcome[:5], 0.4)] == []
+    said = [*data.received(welcome[5:] + _frames(7, 8, number), 0.4)]
+    assert [type(each) for each in said] == [Remember, Remember, PublishMany, Send]
+    assert said[0] == Remember(name, welcome)
+    assert said[1] == Remember(name, taker + number.to_bytes(8, "big"))
     assert _taken(said) == [Taken(number)]
 
 
@@ -323,6 +326,7 @@ def test_what_is_not_published_is_acknowledged_too() -> None:
     peering.changed(frozenset({_row()}))
     data = peering.dialed(_MESSAGES, _second(peering, ((b"acks", 1),)), 0.3)
     data.opened(0.3)
+    data.received(b"somebody" + bytes(8), 0.3)
     been = codec.spell_origin(b"s", b"\xc0\0\2\2" + _NODE)
     head, id = codec.spell_head(b"e", b"r"), bytes(8) + spell_place(5)
     said = [*data.received(codec.spell_run(head, been, [id], [b"x"]), 0.4)]

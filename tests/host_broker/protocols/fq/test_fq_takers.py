@@ -16,21 +16,29 @@ from host_broker.protocols.fq.codec import (
 )
 from host_broker.protocols.fq.events import DataGreeting
 from tests.host_broker.desk import Desk, Done
-from tests.host_broker.protocols.fq.peer import ID, Heard, Peer, fq_desk
+from tests.host_broker.protocols.fq.peer import AWAITED, ID, Heard, Peer, fq_desk
 
 _NODE, _OTHER = b"\x0a\0\0\1", b"\x0a\0\0\2"
 _QUEUE = b"for-us\0disk:private,block,permanent,backlog=5"
-_NAME, _ANOTHER = b"ourselve", b"somebody"
+_ANOTHER = b"somebody"
 _PATH = b"fq/for-us"
 
 
-def _takes(desk: Desk, taken: int = 0, name: bytes = _NAME, queue: bytes = _QUEUE) -> Peer:
+def _takes(desk: Desk, taken: int = 0, name: bytes = bytes(8), queue: bytes = _QUEUE) -> Peer:
+    """A peer that has all up to ``taken`` under a name."""
     peer = Peer(desk, queue, data=False)
     accepted = peer.answers[0]
     peer.data = desk.open("fq")
     greeting = DataGreeting(accepted.key, _NODE, peer=True, taker=name, taken=taken)
+    peer.welcome = AWAITED
     desk.send(peer.data, spell_greeting(greeting))
     return peer
+
+
+def _welcome(peer: Peer) -> tuple[bytes, int]:
+    """Under which name its numbers count from now on, and up to which of them it has all."""
+    assert len(peer.welcome) == 16
+    return peer.welcome[:8], int.from_bytes(peer.welcome[8:], "big")
 
 
 def _bound(desk: Desk) -> Peer:
@@ -72,7 +80,11 @@ def test_what_is_acknowledged_is_done_with() -> None:
         desk.send(taker.data, spell_taken(taken))
         assert len(queue) == left
     taker.close()
-    assert _numbers(_takes(desk, 3).heard()) == {4: b"4"}
+    name, none = _welcome(taker)
+    assert none == 0
+    taker = _takes(desk, 3, name)
+    assert _numbers(taker.heard()) == {4: b"4"}
+    assert _welcome(taker) == (name, 3)
 
 
 def test_what_was_kept_and_not_acknowledged_does_not_come_again() -> None:
@@ -80,18 +92,41 @@ def test_what_was_kept_and_not_acknowledged_does_not_come_again() -> None:
     publisher = _bound(desk)
     taker = _takes(desk)
     publisher.publish(b"ex", b"r", b"1", b"2", b"3")
+    assert len(taker.heard()) == 3
     taker.close()
-    assert _numbers(_takes(desk, 2).heard()) == {3: b"3"}
+    assert _numbers(_takes(desk, 2, _welcome(taker)[0]).heard()) == {3: b"3"}
 
 
 def test_who_has_another_name_speaks_of_another_queue() -> None:
-    """It has lost what it had, or this queue is a new one: its numbers say nothing here."""
+    """It has lost what it had, or this queue is a new one: its numbers say nothing here, also if it
+    goes before it is told so, and says them again when the queue has them."""
     desk = fq_desk(journalled=True)
     publisher = _bound(desk)
-    taker = _takes(desk)
     publisher.publish(b"ex", b"r", b"1", b"2")
-    taker.close()
-    assert _numbers(_takes(desk, 2, _ANOTHER).heard()) == {1: b"1", 2: b"2"}
+    names = {_ANOTHER}
+    for taken in (2, 3, 3, 0):
+        taker = _takes(desk, taken, _ANOTHER)
+        assert len(_numbers(taker.heard())) == len(names) + 1
+        name, number = _welcome(taker)
+        assert number == 0
+        assert name not in names
+        names.add(name)
+        taker.close()
+        publisher.publish(b"ex", b"r", b"more")
+
+
+def test_who_knows_an_old_name_only_speaks_of_another_queue_too() -> None:
+    """A broker that was made anew of a backup."""
+    desk = fq_desk(journalled=True)
+    publisher = _bound(desk)
+    old, new = _takes(desk), None
+    publisher.publish(b"ex", b"r", b"1", b"2")
+    assert len(old.heard()) == 2
+    old.close()
+    new = _takes(desk)
+    assert len(new.heard()) == 2
+    new.close()
+    assert len(_takes(desk, 2, _welcome(old)[0]).heard()) == 2
 
 
 def test_a_number_that_is_yet_to_come_says_nothing() -> None:
@@ -100,28 +135,51 @@ def test_a_number_that_is_yet_to_come_says_nothing() -> None:
     publisher = _bound(desk)
     taker = _takes(desk)
     publisher.publish(b"ex", b"r", b"1", b"2")
+    assert len(taker.heard()) == 2
     taker.close()
-    taker = _takes(desk, 2**64 - 1)
+    name, _ = _welcome(taker)
+    taker = _takes(desk, 2**64 - 1, name)
     assert _numbers(taker.heard()) == {1: b"1", 2: b"2"}
+    assert _welcome(taker)[0] != name
     publisher.publish(b"ex", b"r", b"3")
     assert _numbers(taker.heard()) == {3: b"3"}
+
+
+def test_numbers_that_were_not_stored_are_not_given_again() -> None:
+    """Before a loss of power: what is new then is nothing that the peer has."""
+    kept: dict[bytes, tuple[bytes, bytes]] = {}
+    desk = _again(kept)
+    publisher = _bound(desk)
+    taker = _takes(desk)
+    _keep(kept, desk.done())
+    for number in range(3):  # the last two are lost
+        done = publisher.publish(b"ex", b"r", b"%d" % number)
+        if not number:
+            _keep(kept, done)
+    heard = taker.heard()
+    assert len(heard) == 3
+    name, last = _welcome(taker)[0], pages.read_place(heard[-1].id)
+    desk = _again(kept)
+    publisher = _bound(desk)
+    publisher.publish(b"ex", b"r", *[b"new"] * 4)
+    assert [each.payload for each in _takes(desk, last, name).heard()][-4:] == [b"new"] * 4
 
 
 def test_numbers_never_begin_again() -> None:
     """Or what is new would be taken for what the peer has: also when the queue was empty, and the
     broker is another one."""
     kept: dict[bytes, tuple[bytes, bytes]] = {}
-    last = 0
+    name, last = bytes(8), 0
     for run in range(3):
         desk = _again(kept)
         publisher = _bound(desk)
-        taker = _takes(desk, last)
+        taker = _takes(desk, last, name)
         _keep(kept, desk.done())
         _keep(kept, publisher.publish(b"ex", b"r", b"%d" % run))
         ((number, payload),) = _numbers(taker.heard()).items()
         assert payload == b"%d" % run
         assert number > last
-        last = number
+        name, last = _welcome(taker)[0], number
         _keep(kept, desk.send(taker.data, spell_taken(last)))
         # All that is left is the queue itself, which says more than how it is opened.
         assert [read_place(key) for key in kept] == [(_PATH, 0)]
