@@ -1,5 +1,6 @@
 """A ring of three brokers under load, of which some are killed again and again."""
 
+import contextlib
 import functools
 import http.client
 import threading
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from tests.host_broker.net.broker_process import until
 from tests.host_broker.net.fq_client import FqClient
-from tests.host_broker.net.fq_nodes import PATIENCE_S, Node, three
+from tests.host_broker.net.fq_nodes import ON_DISK, PATIENCE_S, Node, three
 
 _AT_EACH = 2  # programs that publish at each broker
 _BETWEEN = 300  # messages from one kill to the next
@@ -82,6 +83,43 @@ def heard(node: Node, last: set[str]) -> Counter[str]:
 def test_what_is_acknowledged_comes_to_all_exactly_once(tmp_path: Path) -> None:
     """R45, R46: whichever is killed in the middle of it: who was given it, or who has taken it."""
     kill_and_compare(tmp_path, [{1}, {0, 2}])
+
+
+def test_a_broker_that_is_made_anew_is_taken_from_its_beginning(tmp_path: Path) -> None:
+    """Its numbers begin again: up to where the other one has had those of the old one means
+    nothing, also when it goes again before it is given any, and they have come so far."""
+    giver, taker = Node(tmp_path / "giver", "192.0.2.1"), Node(tmp_path / "taker", "192.0.2.2")
+    linked = functools.partial(giver.gives_to, "for-us")
+
+    def submitted(name: str, last: str) -> None:
+        with contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", giver.port, timeout=PATIENCE_S)
+        ) as connection:
+            for number in range(_BETWEEN):
+                submit(connection, f"{name} {number}")
+            submit(connection, last)
+
+    try:
+        with FqClient(taker.port, _ALL, data=False) as consumer:
+            consumer.bind_permanently(b"ring", b"prefix:")
+        taker.takes_from(giver, f"for-us/{ON_DISK}")
+        until(linked)
+        submitted("old", "the last old one")
+        assert len(heard(taker, {"the last old one"})) == _BETWEEN + 1
+        giver.kill()
+        giver.folder = tmp_path / "anew"
+        giver.start()
+        until(linked)
+        taker.kill()
+        until(lambda: not linked())
+        submitted("new", "the last new one")
+        taker.start()
+        found = heard(taker, {"the last new one"})
+        assert found == Counter([*(f"new {each}" for each in range(_BETWEEN)), "the last new one"])
+    finally:
+        for node in (giver, taker):
+            if node.process.process.poll() is None:
+                node.kill()
 
 
 def kill_and_compare(folder: Path, killed: Iterable[set[int]]) -> None:
