@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 Answer = tuple[list[str], Iterator[tuple[Any, ...]]]  # names of the columns, and rows
 _BATCH_ROWS: Final = 10_000
 _PIVOT: Final = "MULTI"
+# Spark's nodes of what is to be done, and how the names of those begin that only look.
+_COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical.Command"
+_LOOKS: Final = ("Show", "Describe", "Explain")
 _QUESTIONS: Final = {"SELECT", "EXPLAIN", "COPY", _PIVOT}
 _TAKEN: Final = re.compile(r"[*?\[=]")  # what DuckDB finds in a path: patterns, columns
 
@@ -159,8 +162,27 @@ def register(spark: "SparkSession", place: Storage) -> list[str]:
 def by_spark(spark: "SparkSession", sql: str, place: Storage, limit: int) -> Answer:
     """Answer in Spark's SQL, otherwise as ``by_duckdb``. Raises what Spark raises."""
     register(spark, place)
+    _refuse_commands(spark, sql)
     found = spark.sql(sql)
     if limit:
         found = found.limit(limit + 1)
     rows = (tuple(row) for row in found.toLocalIterator())
     return found.columns, rows
+
+
+def _refuse_commands(spark: "SparkSession", sql: str) -> None:
+    """Refuse what does anything but read. By Spark Connect the server knows, which parses it."""
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        return
+    gateway: Any = spark.sparkContext._gateway
+    command = gateway.jvm.java.lang.Class.forName(_COMMAND)
+    unseen = [session.sessionState().sqlParser().parsePlan(sql)]
+    while unseen:
+        plan = unseen.pop()
+        name = plan.getClass().getSimpleName()
+        acts = command.isInstance(plan) or name.startswith("Insert")
+        if acts and not name.startswith(_LOOKS):
+            raise PipelineError(f"a query reads the tables, and {name} does not; write select …")
+        children = plan.children()
+        unseen += [children.apply(at) for at in range(children.size())]

@@ -151,6 +151,43 @@ def test_a_question_to_spark_changes_no_table(
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "insert overwrite directory '{}' using parquet select 1 as one",
+        "with a as (select 1 as one) insert overwrite directory '{}' using csv select * from a",
+        "from gold_fleet insert overwrite directory '{}' using csv select board",
+        "create table more using parquet location '{}' as select 1 as one",
+        "create or replace temporary view gold_fleet as select 1 as one",
+        "drop view gold_fleet",
+        "set spark.sql.shuffle.partitions = 3",
+        "add jar '{}'",
+    ],
+)
+def test_spark_is_asked_and_told_nothing(
+    spark: SparkSession, desk: Tables, tmp_path: Path, sql: str
+) -> None:
+    place = tmp_path / "place"
+    with pytest.raises(PipelineError, match="write select"):
+        by_spark(spark, sql.format(place), desk.place, 5)
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "show tables",
+        "describe gold_fleet",
+        "explain select board from gold_fleet",
+        "with a as (select board from gold_fleet) select count(*) from a where board in (table a)",
+        "values (1), (2)",
+    ],
+)
+def test_spark_is_asked_in_many_ways(spark: SparkSession, desk: Tables, sql: str) -> None:
+    _, rows = by_spark(spark, sql, desk.place, 5)
+    assert len(list(rows)) > 0
+
+
+@pytest.mark.parametrize(
     ("sql", "told"),
     [
         ("select nothing from nowhere", "nowhere"),
