@@ -149,8 +149,8 @@ def test_the_verbs_of_the_page_in_a_fresh_home(board: VirtualBoard, tmp_path: Pa
         assert (desk.folder / "out" / "junit.xml").is_file()
 
 
-# In its first life it says a few words and resets itself, port and all, when a busy machine has read
-# them: what nobody has read by then is lost with the port.
+# In its first life it says a few words and resets itself, port and all, when a busy machine has
+# read them: what nobody has read by then is lost with the port.
 _TWO_LIVES = """\
 import machine, os, time
 print("first words")
