@@ -52,7 +52,7 @@ class FmqpClient(Link):
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
         # What was published lately, each alone and at once: tuples of the topic as it was given,
-        # the payload's length, the topic as it is sent, the format, the view of the whole packet.
+        # the payload's length, its format, the whole packet.
         self._recent = []
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
@@ -87,35 +87,37 @@ class FmqpClient(Link):
                 throw("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
-        checked = None  # the topic as it is sent
-        for known, length, letters, name, format, part in self._recent:
+        for known, length, tail, packet in self._recent:
             if known is topic and length == size:
-                checked = name
                 if self.up and not self._last:
-                    # Like one before: without detours.
-                    pack_into(format, part, 0, flags, letters, size, name, payload)
+                    # Like one before, but for its flags and payload.
+                    packet[0] = flags
+                    pack_into(tail, packet, -size, payload)
                     outage = self.outage
                     if outage is not None:
-                        if outage.write(self, confirm, part):
+                        if outage.write(self, confirm, packet):
                             return
                     elif not confirm:
                         try:
-                            sent = self.stream.write(part)
+                            sent = self.stream.write(packet)
                         except OSError as error:
                             self._fail(None, error)
-                        end = _HEADER + letters + size
-                        if sent != end:
+                        size = len(packet)
+                        if sent != size:
+                            self._out[:size] = packet
                             self._first = sent or 0
-                            self._last = end
+                            self._last = size
                             self._push()
                         return
-        name = checked or self._normalised(topic)
-        if self._send(flags, name, payload, confirm) and not checked:
+                break
+        else:
+            packet = None
+        if self._send(flags, self._normalised(topic), payload, confirm) and not packet:
             if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
                 recent = self._recent
                 if len(recent) == _RECENT:
                     recent.pop(0)
-                recent.append((topic, size, len(name), name, self._format, self._part))
+                recent.append((topic, size, "%ds" % size, bytearray(self._part)))
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.

@@ -126,10 +126,10 @@ class Ring:
                 # Nothing comes before it. A stamp makes each message another one.
                 if not confirm:
                     self.sequence += 1
-                    return self._hand_over(client, False) and not self.stamp
+                    return self._hand_over(client, False, client._part) and not self.stamp
                 if self._put(packed, size, _CONFIRM):
                     self._unsent = 0
-                    return self._hand_over(client, True) and not self.stamp
+                    return self._hand_over(client, True, client._part) and not self.stamp
                 size = 0  # the store has it
         client._ping = number  # it has not gone under the next one
         if size:
@@ -143,25 +143,24 @@ class Ring:
                 pass  # it is here
         return False
 
-    def write(self, client, confirm, part):
-        """Have the message in ``part``, of the transmit buffer, written; ``confirm``: keep it, too.
+    def write(self, client, confirm, packet):
+        """Have the message ``packet`` written; ``confirm``: keep it, too.
 
         Returns False if something comes before it, or, with ``confirm``, it is not as long as the
         last one here, or there is no room behind that: then the FMQP client has to ``send`` it.
         """
         if self._unsent or self.stamp or self._is_behind():
             return False
-        size = len(part)
+        size = len(packet)
         if confirm:
             at = self._end
             if at + _HEAD + size > self._limit or size != self._size or not client.name:
                 return False
             # It has no number and no time: these are for a store, and for stamps.
-            pack_into(self._brief, self._buf, at, size, _CONFIRM, client._out)
+            pack_into(self._brief, self._buf, at, size, _CONFIRM, packet)
             self._end = at + _HEAD + size
             self._here += 1
-        client._part = part
-        self._hand_over(client, confirm)
+        self._hand_over(client, confirm, packet)
         return True
 
     def drain(self, client):
@@ -239,18 +238,19 @@ class Ring:
         self._here = self._unsent = 0  # records here, and how many of them were not sent yet
         self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
 
-    def _hand_over(self, client, confirm):
-        # Have the message written that ``client._part`` shows; true if it is gone. If the link
-        # fails, it stays here, also if it only waits now, as under umotemq.aio.
-        part = client._part
+    def _hand_over(self, client, confirm, packet):
+        # Have a message written; true if it is gone. If the link fails, it stays here, also if it
+        # only waits now, as under umotemq.aio.
         try:
-            sent = client.stream.write(part)
+            sent = client.stream.write(packet)
         except OSError as error:
             sent = error
-        if sent == len(part):
+        size = len(packet)
+        if sent == size:
             return True
-        self._writing = None if confirm else part
-        client._last = len(part)
+        client._out[:size] = packet
+        client._last = size
+        self._writing = None if confirm else memoryview(client._out)[:size]
         try:
             if isinstance(sent, OSError):
                 client._fail(None, sent)

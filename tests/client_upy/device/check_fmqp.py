@@ -233,4 +233,27 @@ def publications_in_turn_are_what_they_say():
     equal(stream.take(), SIGN + publication(b"a/b", b"x"))
 
 
+@check
+def one_like_before_goes_in_parts_and_is_its_own():
+    """The stream takes some of it, and what comes behind is not written over it."""
+    client = FmqpClient(Blocked(), name=b"", retry_ms=20)
+    stream = client.transport
+    client.connect(timeout_ms=1000)
+    for _ in range(2):
+        client.publish(b"a/b", b"first")
+    client._blocking = False  # as under umotemq.aio
+    for part in range(14):
+        stream.take()
+        stream.room = part
+        client.publish(b"a/b", b"%05d" % part, retain=part & 1 == 1)
+        equal(len(stream.sent), part)
+        stream.room = 1 << 20
+        client.publish(b"a/b", b"other")
+        client.publish(b"c", b"another")
+        expected = publication(b"a/b", b"%05d" % part, 4 * (part & 1))
+        expected += publication(b"a/b", b"other") + publication(b"c", b"another")
+        equal(stream.take(), expected)
+    client.close()
+
+
 run()
