@@ -149,7 +149,7 @@ class Ring:
         Returns False if something comes before it, or, with ``confirm``, it is not as long as the
         last one here, or there is no room behind that: then the FMQP client has to ``send`` it.
         """
-        if self._unsent or self.stamp or self._is_behind():
+        if self._unsent or self.stamp or (self.store and self._is_behind()):
             return False
         size = len(packet)
         if confirm:
@@ -160,7 +160,12 @@ class Ring:
             pack_into(self._brief, self._buf, at, size, _CONFIRM, packet)
             self._end = at + _HEAD + size
             self._here += 1
-        self._hand_over(client, confirm, packet)
+        try:
+            sent = client.stream.write(packet)
+        except OSError as error:
+            sent = error
+        if sent != size:
+            self._go_on(client, confirm, packet, sent)
         return True
 
     def drain(self, client):
@@ -239,15 +244,18 @@ class Ring:
         self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
 
     def _hand_over(self, client, confirm, packet):
-        # Have a message written; true if it is gone. If the link fails, it stays here, also if it
-        # only waits now, as under umotemq.aio.
+        # Have a message written; true if it is gone.
         try:
             sent = client.stream.write(packet)
         except OSError as error:
             sent = error
+        return sent == len(packet) or self._go_on(client, confirm, packet, sent)
+
+    def _go_on(self, client, confirm, packet, sent):
+        # Have the rest written of what the stream took ``sent`` bytes of, if it raised no error;
+        # true if it is gone. If the link fails, it stays here, also if it only waits now, as under
+        # umotemq.aio.
         size = len(packet)
-        if sent == size:
-            return True
         client._out[:size] = packet
         client._last = size
         self._writing = None if confirm else memoryview(client._out)[:size]
