@@ -47,10 +47,10 @@ class _Window:
 )
 @click.option(
     "--first/--no-first",
-    default=True,
+    default=False,
     show_default=True,
-    help="Have the broker and who measures come before the browser, by real-time priority: nice "
-    "alone does not keep it from delaying them by milliseconds. Needs root.",
+    help="Have the broker and who measures come before the browser, by real-time priority: as if "
+    "who looks had a machine of their own. Needs root.",
 )
 def command(topics: int, rate: float, seconds: float, rounds: int, nice: int, first: bool) -> None:
     """Measure what the dashboard's page costs while TOPICS topics change RATE times a second.
@@ -78,7 +78,7 @@ def _come_first() -> None:
     try:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except PermissionError:
-        click.echo("without root the browser may delay those who are measured (--no-first)")
+        click.echo("without root the browser may delay those who are measured")
 
 
 def _measured(
