@@ -61,7 +61,7 @@ def sections() -> Mapping[str, type[Any]]:
 
 def _read_file(path: Path, values: dict[str, dict[str, object]]) -> None:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise SettingsError(f"cannot read --config {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

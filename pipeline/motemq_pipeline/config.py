@@ -240,7 +240,7 @@ def load_config(file: Path) -> RunConfig:
     """
     file = file.absolute()
     try:
-        toml = TomlFile.parsed(file, file.read_text(encoding="utf-8"))
+        toml = TomlFile.parsed(file, file.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         raise PipelineError(f"{file} cannot be read: {error}") from error
     # Of a section that is not there, the keys that it must have are missing.

@@ -1,5 +1,6 @@
 """A run's TOML file: what it says, and every mistake with its line."""
 
+import codecs
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,12 @@ def test_the_least_that_is_needed(tmp_path: Path) -> None:
     assert config.checkpoint == tmp_path / "out" / ".checkpoint"
     assert config.registry == BUILT_IN
     assert (config.rig, config.alerts, config.trigger_s) == (None, None, 0.0)
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = _file(tmp_path, '[source]\nbrokers = "http://127.0.0.1:1"\n[tables]\nfolder = "t"\n')
+    file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
+    assert load_config(file).place.folder == tmp_path / "t"
 
 
 def test_everything(tmp_path: Path) -> None:

@@ -116,3 +116,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SettingsError, match="is not TOML"):
         load_settings(tmp_path / "binary.toml")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text("[net]\nmax_connections = 7\n", encoding="utf-8-sig")
+    assert load_settings(file).net.max_connections == 7
