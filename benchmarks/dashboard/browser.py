@@ -6,6 +6,7 @@ interpreter with them.
 """
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
 import shutil
@@ -18,6 +19,8 @@ from benchmarks.faults.processes import Failed
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _START_S = 60.0
+_PR_CAPBSET_DROP = 24
+_CAP_SYS_NICE = 23
 
 
 class Processes:
@@ -106,6 +109,8 @@ def _look(connection: Connection, profile: Path, executable: str, nice: int) -> 
 
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     os.nice(nice)
+    # What draws gives itself a priority above everybody's (-8), where it may; root may.
+    ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, _CAP_SYS_NICE, 0, 0, 0)
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             profile / "profile",

@@ -28,7 +28,8 @@ export const SPARKLINE = 60;
  * @property {number} count publications since the page began to look
  * @property {number} fresh of these, since the last look at rates
  * @property {number} rate publications per second, over the last seconds
- * @property {number[] | null} numbers the last ones, if it carries numbers
+ * @property {readonly number[] | null} numbers the last ones, if it carries numbers; another array
+ *   when there is one more
  */
 
 /**
@@ -94,11 +95,7 @@ export class Topics {
       }
       const number = numberIn(payload);
       if (number !== null) {
-        topic.numbers ??= [];
-        topic.numbers.push(number);
-        if (topic.numbers.length > SPARKLINE) {
-          topic.numbers.shift();
-        }
+        topic.numbers = [...(topic.numbers ?? []), number].slice(-SPARKLINE);
       }
     }
   }

@@ -4,7 +4,7 @@
  * @module
  */
 
-import { html, useEffect, useLayoutEffect, useRef, useState } from "../html.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../html.js";
 import uPlot from "../vendor/uplot.js";
 
 const HEIGHT = 170;
@@ -79,9 +79,11 @@ export function Chart({ title, times, series, spell, theme }) {
     };
   }, [theme, system, names]);
 
-  useEffect(() => {
+  // Moments are only added at the end and leave at the beginning. Before the browser paints: one
+  // frame, not two.
+  useLayoutEffect(() => {
     plot.current?.setData(data);
-  });
+  }, [times.length, times[0], times.at(-1)]);
 
   const last = series.map((each) => `${each.name}: ${spell(each.values.at(-1))}`).join(", ");
   return html`<figure class="chart">
@@ -118,11 +120,19 @@ function useSystemColors() {
   return dark;
 }
 
-/** The last numbers of a topic, small. @param {{numbers: number[] | null}} props */
+/** The last numbers of a topic, small. @param {{numbers: readonly number[] | null}} props */
 export function Sparkline({ numbers }) {
-  if (numbers === null || numbers.length < 2) {
+  const points = useMemo(() => (numbers && numbers.length > 1 ? polyline(numbers) : ""), [numbers]);
+  if (!points) {
     return html`<svg class="spark" width=${SPARK_WIDTH} height=${SPARK_HEIGHT} aria-hidden="true" />`;
   }
+  return html`<svg class="spark" width=${SPARK_WIDTH} height=${SPARK_HEIGHT} aria-hidden="true">
+    <polyline points=${points} />
+  </svg>`;
+}
+
+/** @param {readonly number[]} numbers two or more @returns {string} what `polyline` needs */
+function polyline(numbers) {
   let low = Infinity;
   let high = -Infinity;
   for (const each of numbers) {
@@ -130,14 +140,11 @@ export function Sparkline({ numbers }) {
     high = Math.max(high, each);
   }
   const tall = high - low || 1;
-  const points = numbers
+  return numbers
     .map((each, index) => {
       const x = 1 + (index / (numbers.length - 1)) * (SPARK_WIDTH - 2);
       const y = high === low ? SPARK_HEIGHT / 2 : SPARK_HEIGHT - 2 - ((each - low) / tall) * (SPARK_HEIGHT - 4);
       return `${x.toFixed(1)},${y.toFixed(1)}`;
     })
     .join(" ");
-  return html`<svg class="spark" width=${SPARK_WIDTH} height=${SPARK_HEIGHT} aria-hidden="true">
-    <polyline points=${points} />
-  </svg>`;
 }

@@ -3,7 +3,7 @@ import { Payload } from "../components/payload.js";
 import { Publish } from "../components/publish.js";
 import { numberIn, oneLine } from "../decode.js";
 import { amount, clock, dateTime } from "../format.js";
-import { html, useEffect, useState } from "../html.js";
+import { html, useEffect, useRef, useState } from "../html.js";
 
 /** Publications that are listed. */
 const MOST_LISTED = 50;
@@ -15,24 +15,27 @@ const SAME_MS = 1000;
 
 /** One topic: its last value, its curve, what came, and a form to publish to it. */
 export function TopicPage(/** @type {{live: any, name: string, theme: string}} */ { live, name, theme }) {
-  const [last, setLast] = useState(/** @type {Came[]} */ ([]));
+  // No state of its own: what came is shown when the page shows all else, in one frame with it.
+  const came = useRef(/** @type {Came[]} */ ([]));
   const [trouble, setTrouble] = useState("");
   const [source, setSource] = useState("");
 
   useEffect(() => {
     if (live.paused) return undefined; // what comes meanwhile is looked for afterwards
     let gone = false;
-    const fresh = (/** @type {any} */ update) =>
-      setLast((before) =>
-        gone || live.paused ? before : shown(update.publications.map(read).reduce(withOne, before)),
-      );
+    const fresh = (/** @type {any} */ update) => {
+      if (gone || live.paused) return;
+      came.current = shown(update.publications.map(read).reduce(withOne, came.current));
+      live.show();
+    };
     let unfollow = () => {};
     const look = async () => {
       try {
         const told = await live.client.history(name, { last: MOST_POINTS });
         if (gone) return;
         setSource(told.source);
-        if (told.publications.length > 0) setLast(shown(told.publications.map(read)));
+        if (told.publications.length > 0) came.current = shown(told.publications.map(read));
+        live.show();
       } catch {
         setSource(""); // who may not read the journal sees what comes
       }
@@ -45,6 +48,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
     };
   }, [live, name, live.paused]);
 
+  const last = came.current;
   const newest = last.at(-1);
   const points = last
     .map((each) => ({ at: each.at / 1000, value: each.number }))
