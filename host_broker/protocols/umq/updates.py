@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from itertools import islice, takewhile
+from math import ceil
 
 from host_broker.bus.delivery import Delivery
 from host_broker.bus.publication import NO_PROPERTIES, Properties
@@ -22,6 +24,13 @@ _OVERHEAD = 100  # bytes of one that waits, beyond topic and body
 # spelling so much takes some 0.3 ms.
 _BATCH_BYTES = 16 * 1024
 _MOST_ATTACHMENTS = 36**2  # of one message
+# With ``every_s`` no more than a share of all topics is told at once, and one share in each such
+# part of that time: a thousand would make the others wait, and the client, too. Shares are a little
+# larger than it takes to tell all in that time, so that they spread over it by themselves.
+_PARTS = 11
+_LONGEST_PART_S = 0.1  # what is new is not told later than that
+_LARGER = 1.1
+_LEAST_SHARE = 64  # topics
 
 
 @dataclass(slots=True, eq=False)
@@ -30,8 +39,12 @@ class Topic:
     to the bus.
 
     ``is_made``: the client was told that it is. ``is_unwanted``: it has said before that it wants
-    no more of it. ``pending``: with ``every_s``, the latest of each topic, since ``due`` allows no
-    earlier. ``is_timed``: it is among those that are looked at when they are due.
+    no more of it.
+
+    With ``every_s``, ``told`` has the topics that were told in that time and when, the earliest
+    first; ``later`` the latest publication of those of them that have a new one, ``ready`` of all
+    other topics that have one. ``share_at``: no share is told before that. ``timed_at``: the time
+    by which it is among those that are looked at when they are due, None: it is not.
     """
 
     id: int
@@ -43,9 +56,47 @@ class Topic:
     is_made: bool = False
     is_unwanted: bool = False
     dropped: int = 0  # since the client was told last
-    due: float = 0.0
-    is_timed: bool = False
-    pending: dict[bytes, "Waiting"] = field(default_factory=dict)
+    share_at: float = 0.0
+    timed_at: float | None = None
+    told: dict[bytes, float] = field(default_factory=dict)
+    later: dict[bytes, "Waiting"] = field(default_factory=dict)
+    ready: dict[bytes, "Waiting"] = field(default_factory=dict)
+
+    @property
+    def due(self) -> float | None:
+        """When the next share of it is to be told, None: nothing waits."""
+        if self.ready:
+            return self.share_at
+        if self.later:
+            return max(self.share_at, next(iter(self.told.values())) + self.every_s)
+        return None
+
+    def share(self, now: float, most_told: int) -> "list[Waiting]":
+        """Take the next publications that are told with ``every_s``.
+
+        It is remembered of ``most_told`` topics that they were told. So many others meanwhile, and
+        one may be told earlier than it should be.
+        """
+        part_s = min(self.every_s / _PARTS, _LONGEST_PART_S)
+        self.share_at = now + part_s
+        over = now - self.every_s
+        for topic in [*takewhile(lambda each: self.told[each] <= over, self.told)]:
+            self._forget(topic)
+        count = len(self.told) + len(self.ready)
+        most = max(_LEAST_SHARE, ceil(_LARGER * count * part_s / self.every_s))
+        topics = [*islice(self.ready, most)]
+        self.told.update(dict.fromkeys(topics, now))
+        share = [self.ready.pop(each) for each in topics]
+        for topic in [*islice(self.told, max(0, len(self.told) - most_told))]:
+            self._forget(topic)
+        return share
+
+    def _forget(self, topic: bytes) -> None:
+        """Forget that a topic was told: what it has is told with the next share."""
+        del self.told[topic]
+        waiting = self.later.pop(topic, None)
+        if waiting is not None:
+            self.ready[topic] = waiting
 
 
 @dataclass(slots=True, eq=False)
@@ -74,10 +125,11 @@ class Updates:
         self._dropped = dropped
         self._kept: deque[Waiting] = deque()  # is never dropped: it comes as it is taken
         self._live: deque[Waiting] = deque()
-        # A heap of those with ``pending``, by when they are due; no two have the same number.
+        # A heap of those where something waits for its time, by when they are due or earlier; no
+        # two have the same number.
         self._timed: list[tuple[float, int, Topic]] = []
         self._last_timed = 0
-        self._count = 0  # in ``live`` and pending
+        self._count = 0  # in ``live``, and what waits for its time
         self._bytes = 0
 
     @property
@@ -101,19 +153,19 @@ class Updates:
             for subscription in topics:
                 before = None
                 if subscription.every_s and not kept:
-                    before = subscription.pending.pop(topic, None)
+                    before = subscription.later.get(topic) or subscription.ready.get(topic)
                     if before is not None and size <= before.size:
                         # The usual case, of which there may be thousands in a turn.
-                        self._shrink(before, size)
+                        if size < before.size:
+                            self._shrink(before, size)
                         before.body, before.at_ms, before.properties = body, at_ms, properties
                         before.replaced += 1
-                        subscription.pending[topic] = before
                         continue
                 waiting = Waiting(subscription, topic, body, at_ms, size, properties, kept)
                 if kept:
                     self._kept.append(waiting)
                 elif subscription.every_s:
-                    self._replace(waiting, before, now)
+                    self._replace(waiting, before)
                 elif self._make_room(waiting):
                     self._live.append(waiting)
 
@@ -121,9 +173,8 @@ class Updates:
         """Forget a topic with what waits of it."""
         self.topics.pop(subscription.id, None)
         self._clear(subscription)
-        if subscription.is_timed:
-            self._timed = [each for each in self._timed if each[2] is not subscription]
-            heapify(self._timed)
+        self._timed = [each for each in self._timed if each[2] is not subscription]
+        heapify(self._timed)
 
     def close(self) -> None:
         """Forget all."""
@@ -147,14 +198,12 @@ class Updates:
     def deadline(self) -> float | None:
         """When what waits for its time is to be told, None: nothing does."""
         first = self._first_timed()
-        return None if first is None else first.due
+        return None if first is None else first[0]
 
     def take(self, now: float) -> list[tuple[Topic, str, list[bytes]]]:
         """Return the next updates, as many as go out at once: topic, payload of T, attachments."""
-        while (first := self._first_timed()) is not None and first.due <= now:
-            first.due = now + first.every_s
-            self._live += first.pending.values()
-            first.pending.clear()
+        while (first := self._first_timed()) is not None and first[0] <= now:
+            self._live += first[1].share(now, self._max_updates)
         size = 0
         messages: list[tuple[Topic, list[object], list[bytes]]] = []
         while size < _BATCH_BYTES and (self._kept or self._live):
@@ -177,43 +226,49 @@ class Updates:
             size += waiting.size
         return [(topic, spelled(payload), binaries) for topic, payload, binaries in messages]
 
-    def _replace(self, waiting: Waiting, before: Waiting | None, now: float) -> None:
-        """Keep the latest of each topic only; ``before``: what was, and is not pending any more."""
-        subscription = waiting.subscription
-        pending = subscription.pending
+    def _replace(self, waiting: Waiting, before: Waiting | None) -> None:
+        """Keep the latest of each topic only; ``before``: what was."""
+        subscription, topic = waiting.subscription, waiting.topic
+        waits = subscription.later if topic in subscription.told else subscription.ready
         if before is not None:
             waiting.replaced = before.replaced + 1
+            del waits[topic]
             self._give_back(before)
         if not self._make_room(waiting):
             return
-        if not pending and subscription.due < now:
-            subscription.due = now
-        pending[waiting.topic] = waiting
-        if not subscription.is_timed:
-            subscription.is_timed = True
+        waits[topic] = waiting
+        self._time(subscription)
+
+    def _time(self, subscription: Topic) -> None:
+        """Have a subscription looked at when it is due."""
+        due = subscription.due
+        if due is not None and (subscription.timed_at is None or due < subscription.timed_at):
+            subscription.timed_at = due
             self._last_timed += 1
-            heappush(self._timed, (subscription.due, self._last_timed, subscription))
+            heappush(self._timed, (due, self._last_timed, subscription))
 
-    def _first_timed(self) -> Topic | None:
-        """Return the subscription with pending publications that is due first.
+    def _first_timed(self) -> tuple[float, Topic] | None:
+        """Return when the first is due of those where something waits for its time, and which.
 
-        One that has none any more is forgotten when it is found. If it has some again before that,
-        it is found when it was due then: no later than it is.
+        What is due later than it was before, or not at all, is noticed when it is found here.
         """
         while self._timed:
-            first = self._timed[0][2]
-            if first.pending:
-                return first
-            first.is_timed = False
+            timed_at, _, first = self._timed[0]
+            if timed_at == first.timed_at:
+                if timed_at == first.due:
+                    return timed_at, first
+                first.timed_at = None
             heappop(self._timed)
+            self._time(first)
         return None
 
     def _clear(self, subscription: Topic) -> None:
-        """End a subscription with what is pending."""
+        """End a subscription with what waits for its time."""
         subscription.is_open = False
-        for waiting in subscription.pending.values():
-            self._give_back(waiting)
-        subscription.pending.clear()
+        for waits in (subscription.later, subscription.ready):
+            for waiting in waits.values():
+                self._give_back(waiting)
+            waits.clear()
 
     def _make_room(self, waiting: Waiting) -> bool:
         """Count one more that waits, in the place of the oldest if there are too many.
@@ -240,7 +295,8 @@ class Updates:
         else:
             first = self._first_timed()
             assert first is not None  # noqa: S101 - else nothing is counted
-            oldest = first.pending.pop(next(iter(first.pending)))
+            waits = first[1].ready or first[1].later
+            oldest = waits.pop(next(iter(waits)))
         self._give_back(oldest)
         if oldest.subscription.is_open:
             self._drop(oldest)

@@ -1,6 +1,8 @@
 """What waits for a client: nobody waits for it, the newest wins, what is lost is said."""
 
 from collections import defaultdict
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -213,22 +215,93 @@ def test_of_each_topic_only_the_last() -> None:
     assert _texts(client) == ["1"]
     for number in range(2, 6):
         desk.pub(board, "a/x", b"%d" % number)
-        desk.pub(board, "a/y", b"%d" % number)
     assert client.heard() == []
     desk.advance(0.24)
     assert client.heard() == []
     desk.advance(0.02)
-    assert [
-        (each["topic"], each["text"], each["replaced"]) for each in updates(client.heard())
-    ] == [
-        ("a/x", "5", 3),
-        ("a/y", "5", 3),
-    ]
+    (latest,) = updates(client.heard())
+    assert (latest["topic"], latest["text"], latest["replaced"]) == ("a/x", "5", 3)
     desk.advance(10.0)
     assert client.heard() == []
     desk.pub(board, "a/x", b"6")
     (at_once,) = updates(client.heard())
     assert (at_once["text"], "replaced" in at_once) == ("6", False)
+
+
+def test_a_topic_does_not_wait_for_the_time_of_another() -> None:
+    """every_ms is of each topic; the client hears of all in parts of it."""
+    desk = umq_desk()
+    client, board = joined(desk), desk.open()
+    client.result("subscribe", "a/*", "A", {"every_ms": 1000})
+    desk.pub(board, "a/x", b"1")
+    desk.pub(board, "a/y", b"2")
+    desk.pub(board, "a/y", b"3")
+    assert _texts(client) == ["1"]
+    desk.advance(0.1)
+    assert _texts(client) == ["3"]
+    desk.pub(board, "a/x", b"4")
+    desk.pub(board, "a/y", b"5")
+    desk.advance(0.85)
+    assert client.heard() == []
+    desk.advance(0.1)
+    assert _texts(client) == ["4"]
+    desk.advance(0.1)
+    assert _texts(client) == ["5"]
+
+
+def _told(
+    waiting: Updates, publish: Callable[[int], list[int]], steps: int
+) -> tuple[dict[str, list[float]], list[int]]:
+    """Publish topics by number in steps of 10 ms, and return when each was told and how many at
+    once."""
+    told: dict[str, list[float]] = defaultdict(list)
+    at_once = []
+    for step in range(steps):
+        now = step / 100
+        for number in publish(step):
+            waiting.add(Delivery(pack(0, b"t/%d" % number, b"%d" % step), (0,)), now, 1)
+        count = 0
+        while waiting.due(now):
+            for _, payload, _ in waiting.take(now):
+                for each in updates([f"TA:{payload}"]):
+                    told[each["topic"]].append(now)
+                    count += 1
+        at_once.append(count)
+    return told, at_once
+
+
+def test_many_topics_are_told_a_share_at_a_time_and_each_in_its_time() -> None:
+    """every_ms: a burst of all would delay the others, who come behind it."""
+    waiting = Updates(10_000, 1 << 30, Budget(1 << 30), Dropped())
+    waiting.topics[0] = Topic(0, "all", 1.0)
+    # Each topic ten times a second, all of them in the beginning of each 100 ms.
+    told, at_once = _told(waiting, lambda step: [*range(1000)] if step % 10 == 0 else [], 600)
+    assert len(told) == 1000
+    assert max(at_once) <= 100
+    for times in told.values():
+        between = [later - before for before, later in pairwise(times)]
+        assert times[0] < 1.1
+        assert len(times) >= 4
+        assert min(between) > 0.999
+        assert max(between) < 1.25
+
+
+def test_a_topic_that_is_published_all_the_time_gets_its_turn_and_no_more() -> None:
+    waiting = Updates(10_000, 1 << 30, Budget(1 << 30), Dropped())
+    waiting.topics[0] = Topic(0, "all", 1.0)
+    told, _ = _told(waiting, lambda step: [0, *range(1, 500, 1 + step % 3)], 1000)
+    times = told["t/0"]
+    assert len(times) >= 8
+    assert min(b - a for a, b in pairwise(times)) > 0.999
+
+
+def test_of_how_many_topics_it_is_remembered_that_they_were_told() -> None:
+    """umq.max_waiting_updates."""
+    waiting = Updates(100, 1 << 30, Budget(1 << 30), Dropped())
+    topic = waiting.topics[0] = Topic(0, "all", 1e9)
+    told, _ = _told(waiting, lambda step: [3 * step, 3 * step + 1, 3 * step + 2], 500)
+    assert len(told) > 1400
+    assert len(topic.told) == 100
 
 
 class _Unlooked(dict[int, Topic]):
@@ -449,6 +522,8 @@ def test_ten_thousand_updates_are_taken_in_good_time(every_s: float) -> None:
     for number in range(10_000):
         waiting.add(Delivery(pack(0, b"t/%d" % (number % 1000), b"x"), (0,)), 0.0, 1)
     count = 0
-    while waiting.due(5.0):
-        count += sum(len(updates([f"TA:{payload}"])) for _, payload, _ in waiting.take(5.0))
+    now = 5.0
+    while waiting.due(now):
+        count += sum(len(updates([f"TA:{payload}"])) for _, payload, _ in waiting.take(now))
+        now += 0.1
     assert count == (1000 if every_s else 10_000)
