@@ -176,6 +176,7 @@ def _properties_before(shared: Properties, named: str, length: int) -> bytes:
 
 def unpack(run: Buffer) -> Iterator[tuple[int, bytes, bytes]]:
     """Read (flags, topic, body) of every publication of a run; a run holds whole ones only."""
+    run = bytes(run)  # once, and none if it is: what is cut from it is no copy of a copy
     position = 0
     size = len(run)
     header = HEADER.unpack_from
@@ -183,7 +184,7 @@ def unpack(run: Buffer) -> Iterator[tuple[int, bytes, bytes]]:
         flags, topic_length, body_length = header(run, position)
         body = position + 6 + topic_length
         position = body + body_length
-        yield flags, bytes(run[body - topic_length : body]), bytes(run[body:position])
+        yield flags, run[body - topic_length : body], run[body:position]
 
 
 def unpack_one(packet: bytes) -> tuple[int, bytes, bytes]:
