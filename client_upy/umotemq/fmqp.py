@@ -51,8 +51,8 @@ class FmqpClient(Link):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
-        # What was published lately: tuples of the packet's place in ``_out``, the topic as it is
-        # sent, its length, the format, the topic as it was given, the payload's length.
+        # What was published lately: tuples of the packet, the topic as it is sent, the payload's
+        # format, the topic as it was given, the payload's length.
         self._recent = []
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
@@ -88,32 +88,35 @@ class FmqpClient(Link):
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
         recent = self._recent
-        for part, name, letters, format, known, length in recent:  # noqa: B007  # for what follows
+        for packet, name, tail, known, length in recent:  # noqa: B007  # for what follows
             if known is topic and length == size:
                 break
         else:
             # All the heap that it takes is taken before anything is sent.
             name = self._normalised(topic)
             letters = len(name)
-            part = memoryview(self._out)[: self._fitting(0, _HEADER + letters + size)]
-            format = ">BBI%ds%ds" % (letters, size)
+            packet = bytearray(self._fitting(0, _HEADER + letters + size))
+            tail = "%ds" % size
+            pack_into(">BBI%ds%ds" % (letters, size), packet, 0, 0, letters, size, name, payload)
             if isinstance(topic, (bytes, str)):  # others may change
                 if len(recent) == _RECENT:
                     recent.pop(0)
-                recent.append((part, name, letters, format, topic, size))
+                recent.append((packet, name, tail, topic, size))
         if self.up and not self._last:
-            pack_into(format, part, 0, flags, letters, size, name, payload)
-            outage = self.outage
-            if outage is not None:
-                if outage.write(self, confirm, part):
+            # Like one before, but for its flags and payload.
+            packet[0] = flags
+            pack_into(tail, packet, -size, payload)
+            if self.outage is not None:
+                if self.outage.write(self, confirm, packet):
                     return
             elif not confirm:
                 try:
-                    sent = self.stream.write(part)
+                    sent = self.stream.write(packet)
                 except OSError as error:
                     self._fail(None, error)
-                size = len(part)
+                size = len(packet)
                 if sent != size:
+                    self._out[:size] = packet
                     self._first = sent or 0
                     self._last = size
                     self._push()

@@ -272,7 +272,7 @@ class Link:
         self._silent = self._stuck = self._greeted = 0
         self._start = self._end = self._first = self._last = 0
         if self.outage is not None:
-            self.outage.lost(self, waiting)
+            self.outage.lost(waiting)
         for function in self._on_drop:
             function()
         if up and self.on_down:

@@ -62,6 +62,7 @@ class Ring:
         self._asked = self._number = 0  # how many records the ping of this number confirms
         self._ahead = None  # what was read of the store, and found no room here yet
         self._writing = 0  # bytes of the message that is being written, and kept nowhere else
+        self._out = None  # the buffer where it is
 
     def __getattr__(self, name):
         # No properties: with one in a class, MicroPython looks for others whenever an attribute is
@@ -142,29 +143,30 @@ class Ring:
             except LinkError:
                 pass  # it is here
 
-    def write(self, client, confirm, part):
-        """Have the message ``part``, of the transmit buffer, written; ``confirm``: keep it, too.
+    def write(self, client, confirm, packet):
+        """Have the message ``packet`` written; ``confirm``: keep it, too.
 
         Returns False if something comes before it, or, with ``confirm``, it is not as long as the
         last one here, or there is no room behind that: then the client has to ``send`` it.
         """
-        size = len(part)
+        size = len(packet)
         if confirm:
             at = self._end
             end = at + _HEAD + size
             if end > self._limit or size != self._size:
                 return False
             # It has no number and no time: these are for a store, and for stamps.
-            pack_into(self._brief, self._buf, at, size, _CONFIRM, b"", client._out)
+            pack_into(self._brief, self._buf, at, size, _CONFIRM, b"", packet)
             self._end = end
             self._here += 1
         elif self._unsent or self.stamp or (self.store and self._is_behind()):
             return False
         try:
-            sent = client.stream.write(part)
+            sent = client.stream.write(packet)
         except OSError as error:
             sent = error
         if sent != size:
+            client._out[:size] = packet
             self._go_on(client, confirm, size, sent)
         return True
 
@@ -216,7 +218,7 @@ class Ring:
             at += _HEAD + (buf[at] << 8 | buf[at + 1])
         return False
 
-    def lost(self, client, waiting):
+    def lost(self, waiting):
         """The link was lost: what was not answered is sent again on the next one.
 
         ``waiting``: how many bytes were in the transmit buffer.
@@ -232,7 +234,7 @@ class Ring:
         if waiting and waiting == self._writing:
             # Now, as what ``on_down`` publishes is packed where it stands. What was half sent is
             # sent whole again.
-            self._put(client._out, waiting, 0, False)
+            self._put(self._out, waiting, 0, False)
         self._writing = 0
 
     # ---- inside ----
@@ -248,6 +250,7 @@ class Ring:
         # under umotemq.aio.
         client._last = size
         self._writing = 0 if confirm else size
+        self._out = client._out
         try:
             if isinstance(sent, OSError):
                 client._fail(None, sent)
