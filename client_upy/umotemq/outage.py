@@ -24,7 +24,9 @@ from micropython import const
 
 from umotemq.link import LinkError
 
-_HEAD = const(11)  # bytes before each message: size, state, sequence number, when it came
+_HEAD = const(11)  # bytes before each message: sequence number, when it came, size, state
+_SIZE = const(8)  # where they are
+_STATE = const(10)
 _CONFIRM = const(1)  # a state: it waits for the broker's answer
 _ANSWERED = const(2)
 _LEAST = const(17)  # bytes of the shortest message of any protocol, and what is before it
@@ -81,8 +83,8 @@ class Ring:
         at = self._first
         for _ in range(self._here):
             at = _at(self._buf, at)
-            only_here += _number(self._buf, at + 3) > store.last
-            at += _HEAD + (self._buf[at] << 8 | self._buf[at + 1])
+            only_here += _number(self._buf, at) > store.last
+            at += _HEAD + _size(self._buf, at)
         return store.count + only_here
 
     # ---- for clients ----
@@ -156,7 +158,7 @@ class Ring:
             if end > self._limit or size != self._size:
                 return False
             # It has no number and no time: these are for a store, and for stamps.
-            pack_into(self._brief, self._buf, at, size, _CONFIRM, b"", packet)
+            pack_into(self._brief, self._buf, at + _SIZE, size, _CONFIRM, packet)
             self._end = end
             self._here += 1
         elif self._unsent or self.stamp or (self.store and self._is_behind()):
@@ -210,12 +212,12 @@ class Ring:
         for _ in range(self._here - self._unsent):
             at = _at(self._buf, at)
             start = at + _HEAD + 3
-            if buf[at + 2] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
-                if buf[at + 2] & _ANSWERED:
+            if buf[at + _STATE] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
+                if buf[at + _STATE] & _ANSWERED:
                     return False
-                buf[at + 2] |= _ANSWERED
+                buf[at + _STATE] |= _ANSWERED
                 return True
-            at += _HEAD + (buf[at] << 8 | buf[at + 1])
+            at += _HEAD + _size(buf, at)
         return False
 
     def lost(self, waiting):
@@ -301,7 +303,8 @@ class Ring:
                 self._lost += 1
                 return False
             # One that was sent, and waits for no answer, is no loss.
-            if self._unsent == self._here or self._buf[_at(self._buf, self._first) + 2] & _CONFIRM:
+            oldest = _at(self._buf, self._first)
+            if self._unsent == self._here or self._buf[oldest + _STATE] & _CONFIRM:
                 self._lost += 1
                 if self.newest:
                     return False
@@ -309,19 +312,20 @@ class Ring:
             at = self._place(size)
         buf = self._buf
         if at != self._end:  # from the start again
-            if self._end + 2 <= len(buf):
-                buf[self._end] = buf[self._end + 1] = 255
+            end = self._end + _SIZE
+            if end + 2 <= len(buf):
+                buf[end] = buf[end + 1] = 255
         start = at + _HEAD
         if not self._unsent:
             self._next = at
         self._end = start + size
         if size != self._size:
             # To assign a slice of a bytearray would move all that is behind it, and take heap.
-            format = ">HBII%ds" % size
-            self._brief = ">HB8s%ds" % size
+            format = ">IIHB%ds" % size
+            self._brief = ">HB%ds" % size
             self._format = format
             self._size = size  # when there was heap for both
-        pack_into(self._format, buf, at, size, state, sequence, ticks_ms(), packed)
+        pack_into(self._format, buf, at, sequence, ticks_ms(), size, state, packed)
         self._here += 1
         self._unsent += 1
         if self._loaded < sequence:
@@ -355,19 +359,20 @@ class Ring:
         # The oldest goes; return its number.
         buf = self._buf
         at = _at(self._buf, self._first)
-        self._first = at + _HEAD + (buf[at] << 8 | buf[at + 1])
+        self._first = at + _HEAD + _size(buf, at)
         if self._unsent == self._here:
             self._unsent -= 1
             self._next = self._first
         self._here -= 1
         if self._asked:
             self._asked -= 1
-        self._done = _number(buf, at + 3)
+        if self.store:  # else it may have none, and what stands there may be a long integer
+            self._done = _number(buf, at)
         return self._done
 
     def _send_next(self, client):
         at = _at(self._buf, self._next)
-        size = self._buf[at] << 8 | self._buf[at + 1]
+        size = _size(self._buf, at)
         start = at + _HEAD
         if hasattr(client, "_renumber"):
             client._renumber(self._buf, start)
@@ -393,7 +398,7 @@ class Ring:
             done = self._done = self._loaded
             self._here = self._first = self._end = 0
         while self._here != self._unsent:
-            state = self._buf[_at(self._buf, self._first) + 2]
+            state = self._buf[_at(self._buf, self._first) + _STATE]
             if state & _CONFIRM and not confirmed and not state & _ANSWERED:
                 break
             if confirmed:
@@ -413,13 +418,13 @@ class Ring:
         at = self._first
         for _ in range(self._here):
             at = _at(self._buf, at)
-            size = buf[at] << 8 | buf[at + 1]
+            size = _size(buf, at)
             start = at + _HEAD
-            sequence = _number(buf, at + 3)
+            sequence = _number(buf, at)
             if sequence > self.store.last:
-                age = ticks_diff(ticks_ms(), _number(buf, at + 7)) // 1000
+                when = int(time()) - ticks_diff(ticks_ms(), _number(buf, at + 4)) // 1000
                 view = self._view[start : start + size]
-                if not self._write(sequence, int(time()) - age, buf[at + 2] & _CONFIRM, view, size):
+                if not self._write(sequence, when, buf[at + _STATE] & _CONFIRM, view, size):
                     return False
             at = start + size
         return True
@@ -458,8 +463,12 @@ def _number(buf, at):
     return buf[at] << 24 | buf[at + 1] << 16 | buf[at + 2] << 8 | buf[at + 3]
 
 
+def _size(buf, at):
+    return buf[at + _SIZE] << 8 | buf[at + _SIZE + 1]
+
+
 def _at(buf, at):
     # Where the record is that comes next: the end of the buffer may be empty.
-    if at + 2 > len(buf) or (buf[at] == 255 and buf[at + 1] == 255):
+    if at + _SIZE + 2 > len(buf) or _size(buf, at) == 65535:
         return 0
     return at
