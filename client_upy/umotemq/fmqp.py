@@ -51,8 +51,8 @@ class FmqpClient(Link):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
-        # What was published lately, each alone and at once: tuples of the topic as it was given,
-        # the payload's length, its format, the whole packet.
+        # What was published lately: tuples of the packet, the topic as it is sent, the payload's
+        # format, the topic as it was given, the payload's length.
         self._recent = []
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
@@ -87,37 +87,41 @@ class FmqpClient(Link):
                 throw("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
-        for known, length, tail, packet in self._recent:
+        recent = self._recent
+        for packet, name, tail, known, length in recent:  # noqa: B007  # for what follows
             if known is topic and length == size:
-                if self.up and not self._last:
-                    # Like one before, but for its flags and payload.
-                    packet[0] = flags
-                    pack_into(tail, packet, -size, payload)
-                    outage = self.outage
-                    if outage is not None:
-                        if outage.write(self, confirm, packet):
-                            return
-                    elif not confirm:
-                        try:
-                            sent = self.stream.write(packet)
-                        except OSError as error:
-                            self._fail(None, error)
-                        size = len(packet)
-                        if sent != size:
-                            self._out[:size] = packet
-                            self._first = sent or 0
-                            self._last = size
-                            self._push()
-                        return
                 break
         else:
-            packet = None
-        if self._send(flags, self._normalised(topic), payload, confirm) and not packet:
-            if isinstance(topic, bytes) or isinstance(topic, str):  # others may change
-                recent = self._recent
+            # All the heap that it takes is taken before anything is sent.
+            name = self._normalised(topic)
+            letters = len(name)
+            packet = bytearray(self._fitting(0, _HEADER + letters + size))
+            tail = "%ds" % size
+            pack_into(">BBI%ds%ds" % (letters, size), packet, 0, 0, letters, size, name, payload)
+            if isinstance(topic, (bytes, str)):  # others may change
                 if len(recent) == _RECENT:
                     recent.pop(0)
-                recent.append((topic, size, "%ds" % size, bytearray(self._part)))
+                recent.append((packet, name, tail, topic, size))
+        if self.up and not self._last:
+            # Like one before, but for its flags and payload.
+            packet[0] = flags
+            pack_into(tail, packet, -size, payload)
+            if self.outage is not None:
+                if self.outage.write(self, confirm, packet):
+                    return
+            elif not confirm:
+                try:
+                    sent = self.stream.write(packet)
+                except OSError as error:
+                    self._fail(None, error)
+                size = len(packet)
+                if sent != size:
+                    self._out[:size] = packet
+                    self._first = sent or 0
+                    self._last = size
+                    self._push()
+                return
+        self._send(flags, name, payload, confirm)
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.

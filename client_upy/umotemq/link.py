@@ -341,8 +341,7 @@ class Link:
         return no_room(self, start, end)
 
     def _send(self, type, name, data, confirm):
-        # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False. Returns
-        # whether it went, and still stands at the start of the transmit buffer.
+        # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False.
         if confirm is not None and self.outage is not None:
             return self.outage.send(self, confirm, type, name, data)
         if confirm:
@@ -350,10 +349,8 @@ class Link:
 
             throw("outage")
         self._push()
-        is_first = not self._last
         self._pack(type, name, data)
         self._push()
-        return is_first and not self._last
 
     def _push(self):
         # Have all of it written: there is a link, and room for a message.

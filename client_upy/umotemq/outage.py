@@ -24,7 +24,9 @@ from micropython import const
 
 from umotemq.link import LinkError
 
-_HEAD = const(11)  # bytes before each message: size, state, sequence number, when it came
+_HEAD = const(11)  # bytes before each message: sequence number, when it came, size, state
+_SIZE = const(8)  # where they are
+_STATE = const(10)
 _CONFIRM = const(1)  # a state: it waits for the broker's answer
 _ANSWERED = const(2)
 _LEAST = const(17)  # bytes of the shortest message of any protocol, and what is before it
@@ -61,7 +63,8 @@ class Ring:
         self._loaded = self._done = 0  # the newest that came into the ring, and that went
         self._asked = self._number = 0  # how many records the ping of this number confirms
         self._ahead = None  # what was read of the store, and found no room here yet
-        self._writing = None  # a view of the message that is being written, and kept nowhere else
+        self._writing = 0  # bytes of the message that is being written, and kept nowhere else
+        self._out = None  # the buffer where it is
 
     def __getattr__(self, name):
         # No properties: with one in a class, MicroPython looks for others whenever an attribute is
@@ -80,8 +83,8 @@ class Ring:
         at = self._first
         for _ in range(self._here):
             at = _at(self._buf, at)
-            only_here += _number(self._buf, at + 3) > store.last
-            at += _HEAD + (self._buf[at] << 8 | self._buf[at + 1])
+            only_here += _number(self._buf, at) > store.last
+            at += _HEAD + _size(self._buf, at)
         return store.count + only_here
 
     # ---- for clients ----
@@ -89,8 +92,7 @@ class Ring:
     def send(self, client, confirm, kind, name, data):
         """Have ``client`` pack a message; it is sent behind those that are here.
 
-        Returns whether it was sent alone, and at once. Raises ValueError if it does not fit the
-        client's ``tx_size``, or nothing can confirm it.
+        Raises ValueError if it does not fit the client's ``tx_size``, or nothing can confirm it.
         """
         if confirm and not hasattr(client, "_renumber") and not client.name:
             raise ValueError("confirm needs a name")
@@ -119,18 +121,19 @@ class Ring:
             client._pack(kind, name, data)
             size = client._last
             client._last = 0
-            if len(client._part) != size:
-                client._part = memoryview(client._out)[:size]
             packed = client._out
             if client.up and not self._unsent and not _full(client) and not self._is_behind():
-                # Nothing comes before it. A stamp makes each message another one.
+                # Nothing comes before it.
                 if not confirm:
                     self.sequence += 1
-                    return self._hand_over(client, False, client._part) and not self.stamp
-                if self._put(packed, size, _CONFIRM):
+                elif self._put(packed, size, _CONFIRM):
                     self._unsent = 0
-                    return self._hand_over(client, True, client._part) and not self.stamp
-                size = 0  # the store has it
+                    self._measure()
+                else:
+                    size = 0  # the store has it
+                if size:
+                    self._go_on(client, confirm, size, None)
+                    return
         client._ping = number  # it has not gone under the next one
         if size:
             self._put(packed, size, _CONFIRM if confirm else 0, client.up)
@@ -141,31 +144,32 @@ class Ring:
                 self.drain(client)
             except LinkError:
                 pass  # it is here
-        return False
 
     def write(self, client, confirm, packet):
         """Have the message ``packet`` written; ``confirm``: keep it, too.
 
         Returns False if something comes before it, or, with ``confirm``, it is not as long as the
-        last one here, or there is no room behind that: then the FMQP client has to ``send`` it.
+        last one here, or there is no room behind that: then the client has to ``send`` it.
         """
-        if self._unsent or self.stamp or (self.store and self._is_behind()):
-            return False
         size = len(packet)
         if confirm:
             at = self._end
-            if at + _HEAD + size > self._limit or size != self._size or not client.name:
+            end = at + _HEAD + size
+            if end > self._limit or size != self._size:
                 return False
             # It has no number and no time: these are for a store, and for stamps.
-            pack_into(self._brief, self._buf, at, size, _CONFIRM, packet)
-            self._end = at + _HEAD + size
+            pack_into(self._brief, self._buf, at + _SIZE, size, _CONFIRM, packet)
+            self._end = end
             self._here += 1
+        elif self._unsent or self.stamp or (self.store and self._is_behind()):
+            return False
         try:
             sent = client.stream.write(packet)
         except OSError as error:
             sent = error
         if sent != size:
-            self._go_on(client, confirm, packet, sent)
+            client._out[:size] = packet
+            self._go_on(client, confirm, size, sent)
         return True
 
     def drain(self, client):
@@ -208,12 +212,12 @@ class Ring:
         for _ in range(self._here - self._unsent):
             at = _at(self._buf, at)
             start = at + _HEAD + 3
-            if buf[at + 2] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
-                if buf[at + 2] & _ANSWERED:
+            if buf[at + _STATE] & _CONFIRM and buf[start] << 8 | buf[start + 1] == number:
+                if buf[at + _STATE] & _ANSWERED:
                     return False
-                buf[at + 2] |= _ANSWERED
+                buf[at + _STATE] |= _ANSWERED
                 return True
-            at += _HEAD + (buf[at] << 8 | buf[at + 1])
+            at += _HEAD + _size(buf, at)
         return False
 
     def lost(self, waiting):
@@ -221,7 +225,7 @@ class Ring:
 
         ``waiting``: how many bytes were in the transmit buffer.
         """
-        self._asked = 0
+        self._asked = self._limit = 0
         self._unsent = self._here
         self._next = self._first
         if self.store and self._spill():
@@ -229,44 +233,33 @@ class Ring:
             self._clear()
             self._ahead = None
             self._loaded = self._done
-        part = self._writing
-        self._writing = None
-        if part is not None and len(part) == waiting:
+        if waiting and waiting == self._writing:
             # Now, as what ``on_down`` publishes is packed where it stands. What was half sent is
             # sent whole again.
-            self._put(bytes(part), waiting, 0, False)
+            self._put(self._out, waiting, 0, False)
+        self._writing = 0
 
     # ---- inside ----
 
     def _clear(self):
-        self._limit = 0  # where the room behind ``_end`` ends, for messages like the last one
+        self._limit = 0  # where the room behind ``_end`` ends, for ``write``
         self._here = self._unsent = 0  # records here, and how many of them were not sent yet
         self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
 
-    def _hand_over(self, client, confirm, packet):
-        # Have a message written; true if it is gone.
-        try:
-            sent = client.stream.write(packet)
-        except OSError as error:
-            sent = error
-        return sent == len(packet) or self._go_on(client, confirm, packet, sent)
-
-    def _go_on(self, client, confirm, packet, sent):
-        # Have the rest written of what the stream took ``sent`` bytes of, if it raised no error;
-        # true if it is gone. If the link fails, it stays here, also if it only waits now, as under
-        # umotemq.aio.
-        size = len(packet)
-        client._out[:size] = packet
+    def _go_on(self, client, confirm, size, sent):
+        # Have the message written that is in the transmit buffer, of which ``sent`` bytes went, or
+        # that is why none did. If the link fails, it stays here, also if it only waits now, as
+        # under umotemq.aio.
         client._last = size
-        self._writing = None if confirm else memoryview(client._out)[:size]
+        self._writing = 0 if confirm else size
+        self._out = client._out
         try:
             if isinstance(sent, OSError):
                 client._fail(None, sent)
             client._first = sent or 0
             client._push()
         except LinkError:
-            return False
-        return not client._last
+            pass
 
     def _is_behind(self):
         # Whether the store has messages that were not here yet, and so come before a new one.
@@ -310,7 +303,8 @@ class Ring:
                 self._lost += 1
                 return False
             # One that was sent, and waits for no answer, is no loss.
-            if self._unsent == self._here or self._buf[_at(self._buf, self._first) + 2] & _CONFIRM:
+            oldest = _at(self._buf, self._first)
+            if self._unsent == self._here or self._buf[oldest + _STATE] & _CONFIRM:
                 self._lost += 1
                 if self.newest:
                     return False
@@ -318,32 +312,34 @@ class Ring:
             at = self._place(size)
         buf = self._buf
         if at != self._end:  # from the start again
-            if self._end + 2 <= len(buf):
-                buf[self._end] = buf[self._end + 1] = 255
+            end = self._end + _SIZE
+            if end + 2 <= len(buf):
+                buf[end] = buf[end + 1] = 255
         start = at + _HEAD
         if not self._unsent:
             self._next = at
         self._end = start + size
         if size != self._size:
             # To assign a slice of a bytearray would move all that is behind it, and take heap.
-            format = ">HBII%ds" % size
-            self._brief = ">HB8x%ds" % size
+            format = ">IIHB%ds" % size
+            self._brief = ">HB%ds" % size
             self._format = format
             self._size = size  # when there was heap for both
-        pack_into(self._format, buf, at, size, state, sequence, ticks_ms(), packed)
+        pack_into(self._format, buf, at, sequence, ticks_ms(), size, state, packed)
         self._here += 1
         self._unsent += 1
         if self._loaded < sequence:
             self._loaded = sequence
         if sequence >= self.sequence:
             self.sequence = sequence + 1
-        self._measure()
+        self._limit = 0  # it is not sent yet
         return True
 
     def _measure(self):
-        # What has a store takes the usual way.
-        self._limit = self._first if self._end <= self._first else len(self._buf)
-        if self.store:
+        # How far messages like the last one, which was sent, may go. Not with a store or stamps:
+        # each of those is another one.
+        self._limit = self._first if self._here and self._end <= self._first else len(self._buf)
+        if self.store or self.stamp:
             self._limit = 0
 
     def _place(self, size):
@@ -363,24 +359,24 @@ class Ring:
         # The oldest goes; return its number.
         buf = self._buf
         at = _at(self._buf, self._first)
-        self._first = at + _HEAD + (buf[at] << 8 | buf[at + 1])
+        self._first = at + _HEAD + _size(buf, at)
         if self._unsent == self._here:
             self._unsent -= 1
             self._next = self._first
         self._here -= 1
         if self._asked:
             self._asked -= 1
-        self._done = _number(buf, at + 3)
-        self._measure()
+        if self.store:  # else it may have none, and what stands there may be a long integer
+            self._done = _number(buf, at)
         return self._done
 
     def _send_next(self, client):
         at = _at(self._buf, self._next)
-        size = self._buf[at] << 8 | self._buf[at + 1]
+        size = _size(self._buf, at)
         start = at + _HEAD
         if hasattr(client, "_renumber"):
             client._renumber(self._buf, start)
-        self._writing = None
+        self._writing = 0
         client._out[:size] = self._view[start : start + size]
         client._last = size
         self._next = start + size
@@ -397,13 +393,19 @@ class Ring:
             confirmed = self._asked
             self._asked = 0
         done = 0
+        if confirmed and confirmed == self._here:
+            # All of it at once.
+            done = self._done = self._loaded
+            self._here = self._first = self._end = 0
         while self._here != self._unsent:
-            state = self._buf[_at(self._buf, self._first) + 2]
+            state = self._buf[_at(self._buf, self._first) + _STATE]
             if state & _CONFIRM and not confirmed and not state & _ANSWERED:
                 break
             if confirmed:
                 confirmed -= 1
             done = self._remove()
+        if self._limit:
+            self._measure()
         if done and self.store and done <= self.store.last:
             try:
                 self.store.confirm(done)
@@ -416,13 +418,13 @@ class Ring:
         at = self._first
         for _ in range(self._here):
             at = _at(self._buf, at)
-            size = buf[at] << 8 | buf[at + 1]
+            size = _size(buf, at)
             start = at + _HEAD
-            sequence = _number(buf, at + 3)
+            sequence = _number(buf, at)
             if sequence > self.store.last:
-                age = ticks_diff(ticks_ms(), _number(buf, at + 7)) // 1000
+                when = int(time()) - ticks_diff(ticks_ms(), _number(buf, at + 4)) // 1000
                 view = self._view[start : start + size]
-                if not self._write(sequence, int(time()) - age, buf[at + 2] & _CONFIRM, view, size):
+                if not self._write(sequence, when, buf[at + _STATE] & _CONFIRM, view, size):
                     return False
             at = start + size
         return True
@@ -461,8 +463,12 @@ def _number(buf, at):
     return buf[at] << 24 | buf[at + 1] << 16 | buf[at + 2] << 8 | buf[at + 3]
 
 
+def _size(buf, at):
+    return buf[at + _SIZE] << 8 | buf[at + _SIZE + 1]
+
+
 def _at(buf, at):
     # Where the record is that comes next: the end of the buffer may be empty.
-    if at + 2 > len(buf) or (buf[at] == 255 and buf[at + 1] == 255):
+    if at + _SIZE + 2 > len(buf) or _size(buf, at) == 65535:
         return 0
     return at

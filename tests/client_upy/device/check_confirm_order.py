@@ -90,4 +90,55 @@ def what_a_handler_publishes_while_a_ring_is_full_is_not_mixed_up():
         to_end(main(size))
 
 
+def numbered(n):
+    """Return a payload that begins with its number, of one of several lengths."""
+    return b"%03d" % n + bytes(n * n % 7 & 3)
+
+
+def counted(sent, count):
+    """Look through packets; return how many of those numbers were sent, none before the last."""
+    at = 0
+    while at < len(sent):
+        start = at + 6 + sent[at + 1]
+        end = start + sent[at + 5]
+        if sent[at + 6 : start] == b"m":
+            number = int(sent[start : start + 3])
+            equal((sent[start:end], number <= count), (numbered(number), True))
+            count = max(count, number + 1)
+        at = end
+    return count
+
+
+@check
+def none_is_lost_however_answers_and_lengths_change():
+    """Answered each or many at once, between plain ones, over links that are lost."""
+
+    async def main(size, chance):
+        ring = Ring(size)
+        client, stream = named(outage=ring, tx_size=60, keepalive_ms=60000)
+        count = 0
+        async with Driver(client) as link:
+            await link.connect(_SOON_MS)
+            for n in range(60):
+                chance = chance * 75 % 65537  # the same on each interpreter
+                if n % 20 == 19:
+                    stream.ended = True
+                    await link.until(lambda: not client.up, _SOON_MS)
+                    await link.connect(_SOON_MS)
+                stream.answer = None if chance & 3 == 1 else broker
+                await link.publish(b"m", numbered(n), confirm=True)
+                if chance & 16:
+                    await link.publish(b"p", b"plain")
+                if n == 59 or chance & 32:
+                    stream.answer = broker
+                    client._ask(True)  # its answer is one to all before
+                    await link.until(lambda: not ring.count, _SOON_MS)
+                count = counted(stream.take(), count)
+            equal((count, ring.dropped), (60, 0))
+
+    for size in (700, 1000):
+        for chance in (1, 5):
+            to_end(main(size, chance))
+
+
 run()

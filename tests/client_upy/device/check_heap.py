@@ -269,6 +269,34 @@ def a_message_that_found_no_heap_spoils_none_like_it():
     equal(stream.take()[-12:], publication(b"t/t", b"two"))
 
 
+class Counted(Memory):
+    """Counts what is written, which takes no heap."""
+
+    written = 0
+
+    def write(self, data):
+        self.written += len(data)
+        return len(data)
+
+
+@check
+def what_found_no_heap_was_not_sent():
+    """To remember a topic takes some, though nothing else does as this is as long as the last."""
+    from umotemq.outage import Ring
+
+    for ring in (None, Ring(200)):
+        client = FmqpClient(Counted(), name=b"", outage=ring)
+        connected(client)
+        stream = client.stream
+        client.publish(b"t/t", b"abc")
+        for topic in (b"t/u", "t/v"):
+            stream.written = 0
+            fails_without_heap(lambda client=client, topic=topic: client.publish(topic, b"abc"))
+            equal(stream.written, 0)
+            client.publish(topic, b"abc")
+            equal(stream.written, 12)
+
+
 @check
 def a_long_run_leaves_nothing_behind():
     client = fmqp("echo")

@@ -150,6 +150,50 @@ def one_like_the_last_goes_in_pieces():
         equal(stream.take(), publication(b"a", b"2") + publication(b"a", b"3"))
 
 
+class Looking(FmqpClient):
+    """Counts how often a topic is looked into."""
+
+    looks = 0
+
+    def _normalised(self, topic):
+        self.looks += 1
+        return FmqpClient._normalised(self, topic)
+
+
+@check
+def a_topic_is_looked_into_once_whatever_becomes_of_the_publication():
+    for ring in (None, Ring(400), Ring(400, stamp=lambda payload, *_: payload)):
+        stream = Breaking()
+        client = Looking(stream, name=b"n", outage=ring, retry_ms=20)
+        client.connect(timeout_ms=1000)
+        topics = (b"a", "b", b"/c/")
+        client.looks = 0
+        for topic in topics:
+            client.publish(topic, b"0")
+        stream.take()
+        client._blocking = False  # as under umotemq.aio
+        stream.room = 3
+        for n in range(1, 3):  # the first is written in part, the others wait
+            for topic in topics:
+                client.publish(topic, b"%d" % n)
+        stream.room = 1 << 20
+        for _ in range(9):
+            client.poll(0)
+        want = [publication(b"abc"[at : at + 1], b"%d" % n) for n in (1, 2) for at in range(3)]
+        equal(stream.take(), b"".join(want))
+        if ring is not None:
+            for confirm in (True, False):
+                client.publish(topics[0], b"8", confirm=confirm)
+            equal(stream.take().count(publication(b"a", b"8")), 2)
+            stream.ended = True
+            client.poll(0)
+            equal(client.up, False)
+            for topic in topics:
+                client.publish(topic, b"9")
+            equal(ring.count > 2, True)
+        equal(client.looks, 3)
+
+
 @check
 def messages_that_nothing_keeps_are_refused_while_down():
     client, stream = named()
