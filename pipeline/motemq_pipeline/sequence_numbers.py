@@ -10,7 +10,7 @@ import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -283,24 +283,42 @@ def _codes(table: pa.Table) -> npt.NDArray[np.int64]:
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the one row of each stream from its parts, which are in order, the ranges, too."""
     settle()
-    parts = (row for batch in batches for row in batch.to_pylist())
-    streams = (_of_stream(of_it) for _, of_it in groupby(parts, lambda row: [row[k] for k in _KEY]))
+    parts = groupby(_in_turn(batches), key=lambda part: part.stream)
+    streams = (_of_stream(of_it) for _, of_it in parts)
     while rows := list(islice(streams, _ROWS)):
         yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema("gold_streams"))
 
 
-def _of_stream(parts: Iterator[dict[str, Any]]) -> dict[str, Any]:
+class _Part(NamedTuple):
+    """A row of ``_PARTS``: what it says of its stream, if it does, and its range, if it has one."""
+
+    stream: tuple[str, int]
+    whole: dict[str, Any] | None
+    low: int | None
+    high: int | None
+
+
+def _in_turn(batches: Iterable[pa.RecordBatch]) -> Iterator[_Part]:
+    for batch in batches:
+        says = batch.column("messages").is_valid()
+        whole = iter(batch.filter(says).to_pylist())
+        columns = [batch.column(name).to_pylist() for name in (*_KEY, "low", "high")]
+        for of_stream, board, connection, low, high in zip(says.to_pylist(), *columns, strict=True):
+            yield _Part((board, connection), next(whole) if of_stream else None, low, high)
+
+
+def _of_stream(parts: Iterator[_Part]) -> dict[str, Any]:
     """Return the row of a stream. However many ranges came, few of them are held."""
     numbers = Numbers()
     whole: list[dict[str, Any]] = []
     arrived: list[Range] = []
-    for row in parts:
-        if row["messages"] is not None:
+    for _, row, low, high in parts:
+        if row is not None:
             whole.append(row)
-        if row["expected"] is not None:  # its row before, which comes first as it has no range
-            numbers = Numbers.from_text(row["first"], row["expected"], row["missing"])
-        if row["low"] is not None:
-            arrived.append((row["low"], row["high"]))
+            if row["expected"] is not None:  # its row before, which comes first: it has no range
+                numbers = Numbers.from_text(row["first"], row["expected"], row["missing"])
+        if low is not None and high is not None:
+            arrived.append((low, high))
         if len(arrived) == _RANGES:
             numbers.take(_united(arrived), more=True)
             arrived = []
