@@ -1,7 +1,8 @@
 """Batch reads: the journal through our source, the same rows from Parquet and as tuples.
 
 Three shapes of journal: 1, 10 and 4,000 messages a record, that is a read of a connection. Each is
-read with all columns, and with four.
+read with all columns, and with four. A source that has our batches ready, and only hands them over,
+shows how fast any source in Python can be.
 """
 
 import statistics
@@ -13,11 +14,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.pipeline import journals
+from benchmarks.pipeline import journals, ready
+from benchmarks.pipeline.ready import ReadySource
 from benchmarks.pipeline.tuples import TupleSource
 
 SHAPES = (1, 10, 4000)  # messages a record
-MOTEMQ, PARQUET, TUPLES = "motemq", "parquet", "tuples"
+MOTEMQ, PARQUET, TUPLES, READY = "motemq", "parquet", "tuples", "ready"
 ALL, FOUR = "all", "four"
 _FOUR = ("time", "path", "payload", "seq")
 
@@ -34,9 +36,9 @@ class Result:
         """Return the median rows per second."""
         return self.messages / statistics.median(self.seconds[source, columns])
 
-    def ratio(self, source: str, columns: str) -> float:
-        """Return our rate over that of ``source``: the median of the rounds."""
-        pairs = zip(self.seconds[MOTEMQ, columns], self.seconds[source, columns], strict=True)
+    def ratio(self, source: str, columns: str, of: str = MOTEMQ) -> float:
+        """Return our rate, or that ``of`` another, over that of ``source``: the rounds' median."""
+        pairs = zip(self.seconds[of, columns], self.seconds[source, columns], strict=True)
         return statistics.median(theirs / ours for ours, theirs in pairs)
 
 
@@ -45,6 +47,7 @@ def measure(
 ) -> Iterator[Result]:
     """Read everything of each shape ``rounds`` times with each source, after once to warm up."""
     spark.dataSource.register(TupleSource)
+    spark.dataSource.register(ReadySource)
     for shape in SHAPES:
         yield _measured(spark, folder / str(shape), shape, messages, rounds, told)
 
@@ -59,18 +62,20 @@ def _measured(
 ) -> Result:
     journal, parquet = folder / "journal", folder / "parquet"
     journals.write(journal, messages, shape)
+    chosen: dict[str, dict[str, str]] = {ALL: {}, FOUR: {"columns": ",".join(_FOUR)}}
 
     def rows(source: str, columns: str) -> DataFrame:
         if source == PARQUET:
             found = spark.read.parquet(str(parquet))
             return found if columns == ALL else found.select(*_FOUR)
-        reader = spark.read.format(MOTEMQ if source == MOTEMQ else TupleSource.name())
-        if columns == FOUR:
-            reader = reader.option("columns", ",".join(_FOUR))
-        return reader.option("path", str(journal)).load()
+        name = {TUPLES: TupleSource.name(), READY: ReadySource.name()}.get(source, MOTEMQ)
+        options = {"path": str(folder / columns if source == READY else journal), **chosen[columns]}
+        return spark.read.format(name).options(**options).load()
 
     rows(MOTEMQ, ALL).write.parquet(str(parquet))
-    reads = [(source, columns) for columns in (ALL, FOUR) for source in (MOTEMQ, PARQUET)]
+    for columns, options in chosen.items():
+        ready.write(folder / columns, {"path": str(journal), **options})
+    reads = [(source, columns) for columns in (ALL, FOUR) for source in (MOTEMQ, PARQUET, READY)]
     reads.append((TUPLES, ALL))
     counted = {read: _warmed_up(rows(*read)) for read in reads}
     expected = messages // journals.PARTITIONS * journals.PARTITIONS

@@ -98,6 +98,14 @@ def _batch(found: list[batch.Result]) -> None:
                 f"{source} | {each.rate(source, columns):,.0f} | {ratio:.2f} | "
                 f"{must:g}: {_yes(ratio >= must)} |"
             )
+    click.echo("\nour batches, ready before, of Parquet's rate: the most that we could reach\n")
+    click.echo("| messages a record | columns | ready, rows/s | ratio |")
+    click.echo("|---|---|---|---|")
+    for each in found:
+        for columns in (batch.ALL, batch.FOUR):
+            ratio = each.ratio(batch.PARQUET, columns, of=batch.READY)
+            rate = each.rate(batch.READY, columns)
+            click.echo(f"| {each.shape:,} | {columns} | {rate:,.0f} | {ratio:.2f} |")
 
 
 def _live(found: live.Result) -> None:

@@ -38,6 +38,9 @@ _TRIES: Final = 20  # of a commit; only a compaction competes, and that rarely
 # takes no properties of its own (delta-rs 1.6), only those of the table.
 _KEEPS_LOG: Final = PostCommitHookProperties(cleanup_expired_logs=False)
 _LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
+_LOG_KEPT: Final = "delta.logRetentionDuration"
+# However short the history is: streams of a table go by its log, and are always a bit behind.
+LEAST_LOG_S: Final = 600.0
 
 
 class Conflict(Exception):
@@ -59,6 +62,11 @@ class Table:
         self._history_s = history_s
         self._options = dict(self.storage.options) or None
         self._handle: DeltaTable | None = None
+
+    @property
+    def log_s(self) -> float:
+        """How long an entry of the log is kept at least, in seconds."""
+        return max(self._history_s, LEAST_LOG_S)
 
     def exists(self) -> bool:
         """Whether the table was ever made."""
@@ -304,6 +312,8 @@ class Table:
         this age, which must be above that of the longest batch.
         """
         with self._in_words():
+            if self.handle().metadata().configuration.get(_LOG_KEPT) != _interval(self.log_s):
+                self._set(_LOG_KEPT, _interval(self.log_s))  # as it is now said
             handle = self.handle()
             self._delete_files(handle, self._history_s, full=False)
             if orphans_after_s is not None:
@@ -353,12 +363,11 @@ class Table:
         return [DATE] if self.name in DATED_BY else []
 
     def _configuration(self) -> dict[str, str | None]:
-        kept = f"interval {max(1, round(self._history_s))} seconds"
         return {
             _VERSION: str(VERSIONS[self.name]),
-            "delta.logRetentionDuration": kept,
+            _LOG_KEPT: _interval(self.log_s),
             _LOG_CLEANUP: "false",
-            "delta.deletedFileRetentionDuration": kept,
+            "delta.deletedFileRetentionDuration": _interval(self._history_s),
             # Those that executors note (``parquet_files``). delta-rs takes a column whose bounds
             # it expects and does not find for one that is empty.
             "delta.dataSkippingStatsColumns": ",".join(bounded_columns(arrow_schema(self.name))),
@@ -446,6 +455,10 @@ def _added(file: File, table: str) -> AddAction:
     return AddAction(
         file.path, file.size, partition, time.time_ns() // 10**6, True, json.dumps(stats)
     )
+
+
+def _interval(seconds: float) -> str:
+    return f"interval {max(1, round(seconds))} seconds"
 
 
 def _day(day: date | None) -> str | None:

@@ -147,7 +147,8 @@ def clear(config: RunConfig) -> list[str]:
         keep_s = config.keep_s.get(name)
         if keep_s is not None and name in DATED_BY:
             table.expire(oldest_day(keep_s, now))
-        due = now - timedelta(seconds=config.history_s - _CLEAR_EVERY_S)
+        # What stays this time must not become too old before it is looked at again.
+        due = now - timedelta(seconds=table.log_s - _CLEAR_EVERY_S)
         late = {reader: at for reader, at in _unread(config, table).items() if at <= due}
         # Silver waits for nobody, and is nothing without all of bronze.
         oldest = now - timedelta(seconds=config.keep_unread_s)

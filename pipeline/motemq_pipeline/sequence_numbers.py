@@ -6,9 +6,11 @@ exactly, however long a stream is, and new readings cost what they are, not what
 What was lost before a stream's first number, only the board's other streams tell (``counts``).
 """
 
+import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import groupby, islice
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +23,16 @@ from pyspark_motemq.workers import settle
 
 _TOGETHER: Final = 256 * 1024  # readings that a task looks at together
 MOST_MISSING: Final = 1000  # ranges of a stream; of more the oldest are given up: never filled
+_RANGES: Final = 10_000  # of a stream, looked at together
+_ROWS: Final = 4096  # of a batch of streams
 _KEY: Final = ("board", "connection")
 Range = tuple[int, int]  # first and last number
 
-# A stream as one task has seen it: new readings, or (with ``expected``) its row before them.
+# A stream as one task has seen it: new readings, or (with ``expected``) its row before them. Each
+# range of numbers that came is a row; all but the first say nothing else.
 _PARTS: Final = (
     "board string, connection long, protocol string, path string, messages long, numbered long, "
-    "arrived array<long>, first long, expected long, missing string, complete boolean, "
+    "low long, high long, first long, expected long, missing string, complete boolean, "
     "first_at timestamp, last_at timestamp"
 )
 _TIME: Final = pa.timestamp("us", tz="UTC")
@@ -39,7 +44,8 @@ _PARTS_ARROW: Final = pa.schema(
         ("path", pa.string()),
         ("messages", pa.int64()),
         ("numbered", pa.int64()),
-        ("arrived", pa.list_(pa.int64())),  # first, last, first, last, …
+        ("low", pa.int64()),
+        ("high", pa.int64()),
         ("first", pa.int64()),
         ("expected", pa.int64()),
         ("missing", pa.string()),
@@ -79,8 +85,12 @@ class Numbers:
             return []
         return list(_without([(self.first, self.expected - 1)], self.missing))
 
-    def take(self, arrived: Sequence[Range]) -> None:
-        """Note what arrived: ranges in order, that do not touch each other."""
+    def take(self, arrived: Sequence[Range], more: bool = False) -> None:
+        """Note what arrived: ranges in order, that do not touch each other.
+
+        ``more``: others follow, none of which begins before the last of these, so what is missing
+        above that is not given up yet.
+        """
         if not arrived:
             return
         lowest, above = arrived[0][0], max(self.expected, arrived[-1][1] + 1)
@@ -94,7 +104,12 @@ class Numbers:
             missing.append((self.expected, above - 1))
         self.missing = list(_without(missing, arrived))
         self.expected = above
-        excess = len(self.missing) - MOST_MISSING
+        self.give_up(arrived[-1] if more else None)
+
+    def give_up(self, before: Range | None = None) -> None:
+        """Only count the oldest missing ranges, as far as those ``before`` (None: all) are many."""
+        known = len(self.missing) if before is None else bisect.bisect_left(self.missing, before)
+        excess = known - MOST_MISSING
         if excess > 0:
             self.given_up += sum(last - first + 1 for first, last in self.missing[:excess])
             self.missing = self.missing[excess:]
@@ -170,11 +185,13 @@ def stream_states(new: DataFrame, previous: DataFrame | None = None) -> DataFram
     parts = new.select(*needed).mapInArrow(_seen, _PARTS)
     if previous is not None:
         touched = parts.select(*_KEY).distinct()
-        known = previous.join(F.broadcast(touched), list(_KEY), "left_semi").withColumn(
-            "arrived", F.lit(None).cast("array<long>")
+        known = previous.join(F.broadcast(touched), list(_KEY), "left_semi").withColumns(
+            dict.fromkeys(("low", "high"), F.lit(None).cast("long"))
         )
         parts = parts.unionByName(known.select(*parts.columns))
-    found = parts.groupBy(*_KEY).applyInArrow(_joined, TABLES["gold_streams"])
+    # Spark sorts on disk what does not fit into memory.
+    in_order = parts.repartition(*_KEY).sortWithinPartitions(*_KEY, F.asc_nulls_first("low"))
+    found = in_order.mapInArrow(_joined, TABLES["gold_streams"])
     return shaped(found, "gold_streams")
 
 
@@ -206,35 +223,50 @@ def _parts(rows: pa.Table) -> pa.RecordBatch:
     at = np.flatnonzero(seq.is_valid().to_numpy(zero_copy_only=False))
     numbers = seq.fill_null(0).to_numpy()[at]
     ranges, of_range = ranges_of(of_stream[at], numbers)
-    edges = 2 * np.bincount(of_range, minlength=len(streams))
+    # Of the rows the stream and, but for its first one, nothing else.
+    each = np.maximum(1, np.bincount(of_range, minlength=len(streams)))
+    of_row = np.repeat(np.arange(len(streams)), each)
+    further = np.diff(of_row, prepend=-1) == 0
+    with_range = np.isin(of_row, of_range)
 
     def counted(which: pa.Array) -> npt.NDArray[np.int64]:
         chosen = of_stream[which.to_numpy(zero_copy_only=False)]
         return np.bincount(chosen, minlength=len(streams))
 
-    def texts(name: str, at: npt.NDArray[np.int64]) -> pa.Array:
-        return rows.column(name).take(pa.array(at)).combine_chunks()
+    def key(name: str) -> pa.Array:
+        return rows.column(name).take(pa.array(first[of_row])).combine_chunks()
 
-    none = pa.nulls(len(streams), pa.int64())
+    def once(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+        found = values.take(pa.array(of_row, mask=further))
+        return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+    def of_reading(column: pa.Array | pa.ChunkedArray, at: npt.NDArray[np.int64]) -> pa.Array:
+        return once(column.take(pa.array(at)))
+
+    def edge(which: int) -> pa.Array:
+        found = np.zeros(len(of_row), np.int64)
+        found[with_range] = ranges[:, which]
+        return pa.array(found, mask=~with_range)
+
+    none = pa.nulls(len(of_row), pa.int64())
     columns = {
-        "board": texts("board", first),
-        "connection": texts("connection", first),
-        "protocol": texts("protocol", first),
-        "path": texts("path", latest),
-        "messages": pa.array(np.diff(begins, append=len(order))),
-        "numbered": pa.array(counted(seq.is_valid())),
-        "arrived": pa.ListArray.from_arrays(
-            pa.array(np.concatenate(([0], np.cumsum(edges))), pa.int32()), pa.array(ranges.ravel())
-        ),
+        "board": key("board"),
+        "connection": key("connection"),
+        "protocol": of_reading(rows.column("protocol"), first),
+        "path": of_reading(rows.column("path"), latest),
+        "messages": once(pa.array(np.diff(begins, append=len(order)))),
+        "numbered": once(pa.array(counted(seq.is_valid()))),
+        "low": edge(0),
+        "high": edge(1),
         "first": none,
         "expected": none,
-        "missing": pa.nulls(len(streams), pa.string()),
+        "missing": pa.nulls(len(of_row), pa.string()),
         # Null where nothing is known of any.
-        "complete": pa.array(
-            counted(last.fill_null(False)) > 0, mask=counted(last.is_valid()) == 0
+        "complete": once(
+            pa.array(counted(last.fill_null(False)) > 0, mask=counted(last.is_valid()) == 0)
         ),
-        "first_at": times.take(pa.array(first)).cast(_TIME),
-        "last_at": times.take(pa.array(latest)).cast(_TIME),
+        "first_at": of_reading(times, first).cast(_TIME),
+        "last_at": of_reading(times, latest).cast(_TIME),
     }
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=_PARTS_ARROW)
 
@@ -248,36 +280,66 @@ def _codes(table: pa.Table) -> npt.NDArray[np.int64]:
     return found
 
 
-def _joined(parts: pa.Table) -> pa.Table:
-    """Return the one row of a stream from its parts."""
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the one row of each stream from its parts, which are in order, the ranges, too."""
     settle()
-    rows = parts.to_pylist()
+    parts = groupby(_in_turn(batches), key=lambda part: part.stream)
+    streams = (_of_stream(of_it) for _, of_it in parts)
+    while rows := list(islice(streams, _ROWS)):
+        yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema("gold_streams"))
+
+
+class _Part(NamedTuple):
+    """A row of ``_PARTS``: what it says of its stream, if it does, and its range, if it has one."""
+
+    stream: tuple[str, int]
+    whole: dict[str, Any] | None
+    low: int | None
+    high: int | None
+
+
+def _in_turn(batches: Iterable[pa.RecordBatch]) -> Iterator[_Part]:
+    for batch in batches:
+        says = batch.column("messages").is_valid()
+        whole = iter(batch.filter(says).to_pylist())
+        columns = [batch.column(name).to_pylist() for name in (*_KEY, "low", "high")]
+        for of_stream, board, connection, low, high in zip(says.to_pylist(), *columns, strict=True):
+            yield _Part((board, connection), next(whole) if of_stream else None, low, high)
+
+
+def _of_stream(parts: Iterator[_Part]) -> dict[str, Any]:
+    """Return the row of a stream. However many ranges came, few of them are held."""
     numbers = Numbers()
-    for row in rows:
-        if row["expected"] is not None:
-            numbers = Numbers.from_text(row["first"], row["expected"], row["missing"])
+    whole: list[dict[str, Any]] = []
     arrived: list[Range] = []
-    for row in rows:
-        edges = row["arrived"] or []
-        arrived += zip(edges[::2], edges[1::2], strict=True)
+    for _, row, low, high in parts:
+        if row is not None:
+            whole.append(row)
+            if row["expected"] is not None:  # its row before, which comes first: it has no range
+                numbers = Numbers.from_text(row["first"], row["expected"], row["missing"])
+        if low is not None and high is not None:
+            arrived.append((low, high))
+        if len(arrived) == _RANGES:
+            numbers.take(_united(arrived), more=True)
+            arrived = []
     numbers.take(_united(arrived))
-    latest = max(rows, key=lambda row: row["last_at"])
-    numbered = sum(row["numbered"] for row in rows)
+    numbers.give_up()
+    latest = max(whole, key=lambda row: row["last_at"])
+    numbered = sum(row["numbered"] for row in whole)
     known = numbered > 0
-    found = {
+    return {
         **{name: latest[name] for name in (*_KEY, "protocol", "path")},
-        "messages": sum(row["messages"] for row in rows),
+        "messages": sum(row["messages"] for row in whole),
         "numbered": numbered,
         "first": numbers.first,
         "expected": numbers.expected if known else None,
         "gaps": numbers.gaps if known else None,
         "duplicates": numbered - numbers.different if known else None,
         "missing": numbers.to_text() if known else None,
-        "complete": any_known(row["complete"] for row in rows),
-        "first_at": min(row["first_at"] for row in rows),
+        "complete": any_known(row["complete"] for row in whole),
+        "first_at": min(row["first_at"] for row in whole),
         "last_at": latest["last_at"],
     }
-    return pa.Table.from_pylist([found], schema=arrow_schema("gold_streams"))
 
 
 def any_known(values: Iterable[bool | None]) -> bool | None:

@@ -42,6 +42,10 @@ _BATCH_ROWS: Final = 32_768
 _Offset = dict[str, int]
 _BEGINNING: Final[_Offset] = {"snapshot": -1, "taken": 0, "version": -1}
 ALL_TAKEN: Final = -1
+_CLEARED: Final = (
+    "its log was cleared before it was read ([tables] history is how long it is kept); begin with "
+    "a new checkpoint, and new tables"
+)
 
 
 def read_files(
@@ -267,7 +271,10 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 files = snapshot_of(self._storage, version)
             except TableNotFoundError:  # the version is cleared away
                 if self._fail_on_data_loss:
-                    raise
+                    raise PipelineError(
+                        f"what {self._storage.uri} had when this stream of it began, in version "
+                        f"{version}, is no longer known: {_CLEARED}"
+                    ) from None
                 files = []
             self._snapshots = {version: files}
         return self._snapshots[version]
@@ -279,9 +286,8 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             text = self._storage.read_bytes(log_name(version))
             if text is None and self._fail_on_data_loss:
                 raise PipelineError(
-                    f"what version {version} of {self._storage.uri} added is no longer known: its "
-                    "log was cleared before it was read ([tables] history is how long it is kept); "
-                    "begin with a new checkpoint, and new tables"
+                    f"what version {version} of {self._storage.uri} added is no longer known: "
+                    f"{_CLEARED}"
                 )
             self._added[version] = list(new_files(text or b""))
         return self._added[version]

@@ -29,6 +29,10 @@ def test_a_short_run_reads_everything_and_prints_its_verdicts(
         for row in ("all | parquet", "four | parquet", "all | tuples"):
             columns, source = row.split(" | ")
             assert re.search(rf"^\| {shape} \| {columns} \| .* \| {source} \| ", run.output, re.M)
+        for columns in ("all", "four"):
+            assert re.search(
+                rf"^\| {shape} \| {columns} \| [\d,]+ \| \d+\.\d\d \|$", run.output, re.M
+            )
     assert "| 10,000 |" in run.output
     assert "cost of a message at 10,000 over that at 10,000: 1.00" in run.output
     assert re.search(r"^\| 4,000 \| 10,000 \| \d+\.\d \| \d+\.\d\d \| 1: ", run.output, re.M)

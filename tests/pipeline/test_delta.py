@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from motemq_pipeline.delta import Conflict, Table, present
+from motemq_pipeline.delta import LEAST_LOG_S, Conflict, Table, present
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, Target, file_from_json, file_to_json, written_by
 from motemq_pipeline.schemas import DATE, arrow_schema
@@ -228,11 +227,24 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
     assert len(_on_disk(place, _DATED)) == 2
     assert (folder / orphan.path).exists()
     assert table.count() == 3
-    time.sleep(1.1)  # log entries are older than the history by the clock of their files
+    assert (log / f"{0:020d}.json").exists()  # of now by the clock of its file
+    for entry in log.glob("*.json"):
+        os.utime(entry, (0, 0))
     table.vacuum()
     assert not (log / f"{0:020d}.json").exists()
     assert Table(place, _DATED).count() == 3
     assert table.added(0, 1) is None  # nobody knows any more
+
+
+def test_a_log_is_kept_as_long_as_was_said_last_and_for_some_minutes(place: Storage) -> None:
+    def kept(history_s: float) -> str:
+        table = Table(place, _DATED, history_s)
+        table.create()
+        table.vacuum()
+        return str(table.handle().metadata().configuration["delta.logRetentionDuration"])
+
+    assert kept(1.0) == f"interval {LEAST_LOG_S:.0f} seconds"
+    assert kept(7200.0) == "interval 7200 seconds"
 
 
 def test_a_past_that_is_not_kept_is_told_and_no_other_is_given(place: Storage) -> None:

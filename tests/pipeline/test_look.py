@@ -128,10 +128,39 @@ def test_rows_come_as_they_are_asked_for(desk: Tables) -> None:
         by_duckdb(f"select {late} from range({last - 9}, {last} + 1) t(i)", desk.place)
 
 
-def test_an_answer_can_be_a_file(desk: Tables, tmp_path: Path) -> None:
-    file = tmp_path / "fleet.csv"
-    by_duckdb(f"copy (select board from gold_fleet) to '{file}'", desk.place)
-    assert len(file.read_text().splitlines()) == 1 + len(desk.rows("gold_fleet"))
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "copy (select 1) to 'FILE' (MORE)",
+        "copy (pivot gold_fleet on board using count(*)) to 'FILE' (MORE)",
+        "explain analyze copy (select 1) to 'FILE' (MORE)",
+        "with x as (copy (select 1) to 'FILE' (MORE)) select * from x, gold_fleet",
+        "WITH x AS MATERIALIZED (COPY gold_fleet TO 'FILE' (MORE)) FROM x",
+    ],
+)
+def test_a_question_to_duckdb_overwrites_no_file(desk: Tables, tmp_path: Path, sql: str) -> None:
+    """DuckDB takes some of these for questions."""
+    place = tmp_path / "tables"
+    shutil.copytree(desk.folder, place)
+    file = next(place.glob("gold_fleet/*.parquet"))
+    before = file.read_bytes()
+    asked = sql.replace("FILE", str(file)).replace("MORE", "format csv, use_tmp_file false")
+    with pytest.raises(PipelineError, match=r"COPY reads none|Cannot access file .*disabled"):
+        list(by_duckdb(asked, Storage.at(place))[1])
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "pivot gold_fleet on board using count(*)",
+        "explain analyze from gold_fleet",
+        "select 'COPY' from gold_fleet",
+        "with x as (from gold_fleet) from x",
+    ],
+)
+def test_questions_of_every_kind_are_answered(desk: Tables, sql: str) -> None:
+    assert list(by_duckdb(sql, desk.place)[1])
 
 
 def test_a_question_to_spark_changes_no_table(

@@ -1,6 +1,8 @@
 """What a run clears away: nothing that its own streams, or gold, have yet to read."""
 
+import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,12 +30,19 @@ def _once(spark: SparkSession, config: RunConfig) -> None:
 
 
 def _age(place: Storage, table: str) -> list[Path]:
-    """Let all entries of a log be older than the history; return them."""
+    """Let all entries of a log be of an hour ago; return them."""
     folder = place.within(table).folder
     assert folder is not None
     entries = sorted((folder / "_delta_log").glob("*.json"))
+    at = time.time() - 3600
     for entry in entries:
-        os.utime(entry, (0, 0))
+        lines = [json.loads(line) for line in entry.read_text().splitlines()]
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"]["timestamp"] = int(1000 * at)
+        entry.write_text("\n".join(map(json.dumps, lines)))
+    for file in (folder / "_delta_log").glob("0*"):  # and checkpoints
+        os.utime(file, (at, at))
     return entries
 
 
@@ -41,6 +50,39 @@ def _write(journal: Path, partition: int) -> None:
     path = "telemetry/b/temperature"
     messages = [(path, reading("b", 10 * partition + n, "temperature", n)) for n in range(10)]
     write_segment(journal, partition, [(Sender(1, 1), messages)])
+
+
+def _stumble(spark: SparkSession, config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run, but for silver."""
+    really = Table._committed
+
+    def stumbling(table: Table, *more: object) -> bool:
+        if table.name == "silver_telemetry":
+            raise RuntimeError("Task serialization failed: threads that stumbled")
+        return really(table, *more)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch, pytest.raises(PySparkException, match="stumbled"):
+        patch.setattr(Table, "_committed", stumbling)
+        _once(spark, config)
+
+
+def test_a_short_history_is_cleared_though_something_is_always_unread(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in any run that has something to do."""
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    file = tmp_path / "run.toml"
+    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nhistory = "1s"\n')
+    _write(tmp_path / "journal", 0)
+    config = load_config(file)
+    _once(spark, config)
+    read = _age(config.place, "bronze_messages")
+    _write(tmp_path / "journal", 1)
+    _stumble(spark, config, monkeypatch)
+    clear(config)
+    assert not read[0].exists()
+    _once(spark, config)
+    assert Table(config.place, "silver_telemetry").count() == 20
 
 
 def test_what_is_behind_for_longer_than_the_history_goes_on(
@@ -53,17 +95,8 @@ def test_what_is_behind_for_longer_than_the_history_goes_on(
     _write(tmp_path / "journal", 0)
     config = load_config(file)
     _once(spark, config)
-    really = Table._committed
-
-    def stumbling(table: Table, *more: object) -> bool:
-        if table.name == "silver_telemetry":
-            raise RuntimeError("Task serialization failed: threads that stumbled")
-        return really(table, *more)  # type: ignore[arg-type]
-
     _write(tmp_path / "journal", 1)
-    with monkeypatch.context() as patch, pytest.raises(PySparkException, match="stumbled"):
-        patch.setattr(Table, "_committed", stumbling)
-        _once(spark, config)
+    _stumble(spark, config, monkeypatch)
     assert Table(config.place, "bronze_messages").count() == 20
     assert Table(config.place, "silver_telemetry").count() == 10
     for unread in _age(config.place, "bronze_messages"):
@@ -112,6 +145,7 @@ def test_alerts_that_nobody_takes_are_waited_for_no_longer_than_was_said(
         patch.setattr(Streams, "_alert", away)
         _once(spark, config)
     assert Table(config.place, "silver_telemetry").count() == 20
+    _age(config.place, "silver_telemetry")
     entries = _age(config.place, "bronze_messages")
     assert clear(config) == []
     assert entries[-1].exists()

@@ -174,6 +174,31 @@ def test_what_was_cleared_before_it_was_read_may_be_left_out(tmp_path: Path) -> 
     assert query.rows[-1:] == [table.count - 1]
 
 
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_beginning_that_was_cleared_is_told_or_left_out(tmp_path: Path, fails: bool) -> None:
+    """As when a stream has a long way to go through what there was when it began."""
+    table = _Grows(tmp_path)
+    for _ in range(4):
+        table.add(1)
+    query = _Query(table, 1, fails)
+    assert query.batch() == 1
+    began = query.at["snapshot"]
+    table.add(1)
+    table.table.handle().create_checkpoint()
+    for version in range(began + 1):
+        (tmp_path / _TABLE / "_delta_log" / f"{version:020d}.json").unlink()
+    query.start_again()
+    if fails:
+        with pytest.raises(
+            PipelineError, match=rf"when this stream of it began, in version {began}"
+        ):
+            query.batch()
+        return
+    while query.batch():
+        pass
+    assert query.rows[1:] == [table.count - 1]
+
+
 def test_a_first_batch_that_is_repeated_later_has_the_rows_it_had(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -35,8 +35,8 @@ import pyarrow as pa
 from motemq_pipeline.sequence_numbers import _PARTS_ARROW, _joined
 at = datetime(2026, 1, 1, tzinfo=UTC)
 part = {"board": "b", "connection": 1, "protocol": "fmqp", "path": "a/b", "messages": 1}
-part |= {"numbered": 1, "arrived": [0, 0], "first_at": at, "last_at": at}
-row = _joined(pa.Table.from_pylist([part], schema=_PARTS_ARROW))
+part |= {"numbered": 1, "low": 0, "high": 0, "first_at": at, "last_at": at}
+(row,) = _joined([pa.RecordBatch.from_pylist([part], schema=_PARTS_ARROW)])
 print(row["expected"][0], gc.get_freeze_count() > 1000)
 """
 
