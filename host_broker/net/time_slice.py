@@ -1,8 +1,8 @@
 """How long a thread wants to run at a time, when others want the same core.
 
-A turn of the event loop is short, and somebody waits for its end. A thread that says so is not
-interrupted by one that says nothing and wakes up meanwhile, and need not wait for that one's turn
-to end. It gets no larger share of the core for that.
+A turn of the event loop is short, and somebody waits for its end. A thread that says so is
+interrupted less often by one that says nothing and wakes up meanwhile, and waits less for such a
+one to end (docs/benchmarks.md). It gets no larger share of the core for that.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def ask_for_time_slice(slice_s: float) -> bool:
     """Ask the scheduler for slices of that many seconds for the calling thread.
 
     Only where a thread has the usual policy: who gives it another one knows better. Returns whether
-    it was understood. Linux before 6.12 takes the question and does nothing.
+    it was understood. Linux before 6.12 takes it and does nothing.
     """
     number = _NUMBERS.get(platform.machine())
     if sys.platform != "linux" or number is None or sys.maxsize < 2**32:
