@@ -84,4 +84,4 @@ def explain(
 
 
 def _where(file: Path, rule: Rule) -> str:
-    return f"{file}:{line_of(file.read_text(encoding='utf-8'), rule)}: {rule}"
+    return f"{file}:{line_of(file.read_text(encoding='utf-8-sig'), rule)}: {rule}"

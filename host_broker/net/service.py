@@ -39,6 +39,7 @@ from host_broker.net.storage.data_dir import DataDir
 from host_broker.net.storage.deduplicator import Deduplicator
 from host_broker.net.storage.message_store import MessageStore
 from host_broker.net.storage.protocol_tables import ProtocolTables, TableWatch
+from host_broker.net.time_slice import SHORT_S, ask_for_time_slice
 from host_broker.registry import RegistryError, protocols
 from host_broker.settings import Settings
 
@@ -106,6 +107,7 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     # The journal's thread and the event loop share the interpreter. Who waits for it asks for it
     # after this; with Python's 5 ms an answer can come 5 ms late, as often as the thread has work.
     sys.setswitchinterval(_SWITCH_S)
+    ask_for_time_slice(SHORT_S)
     os.umask(0o077)  # of what SQLite and libraries make, too
     poller = Poller()
     with asyncio.Runner(loop_factory=functools.partial(event_loop, poller)) as runner:

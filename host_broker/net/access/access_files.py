@@ -132,7 +132,7 @@ def _document(path: Path, *, private: bool) -> Mapping[str, object]:
     if len(data) > _LARGEST_BYTES:
         raise AccessError(f"{path} is longer than {_LARGEST_BYTES >> 20} MiB")
     try:
-        return tomllib.loads(data.decode())
+        return tomllib.loads(data.decode("utf-8-sig"))  # Windows' editors begin with its mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AccessError(f"{path} is not TOML: {error}") from error
 

@@ -50,6 +50,7 @@ from host_broker.net.storage.message_store import (
     MessageStore,
     MessageStoreError,
 )
+from host_broker.net.time_slice import USUAL_S, ask_for_time_slice
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 
@@ -530,6 +531,7 @@ class Journal:
 
     def _work(self) -> None:
         failure: JournalError | MessageStoreError | None = None
+        ask_for_time_slice(USUAL_S)  # or it had the event loop's
         try:
             swept = self._sweep()
             while True:

@@ -3,7 +3,6 @@
 A client has two connections, which begin differently and are one (R1): whichever ends, ends both.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
@@ -145,7 +144,7 @@ class FqSession(Session):
         # Of a taker: numbers that it was given and has not acknowledged, with the last one of them
         # that it was sent.
         self._is_taker = False
-        self._given: deque[tuple[int, list[int]]] = deque()
+        self._given: deque[tuple[int, deque[int]]] = deque()
 
     def received(self, data: bytes, now: float) -> Sequence[Command]:
         """Take one read."""
@@ -496,7 +495,7 @@ class FqSession(Session):
         """Note what a taker was given, and ``last``, the last one that it was sent (0: none). What
         was left out is done with by what it acknowledges before or behind that."""
         if last:
-            self._given.append((last, numbers))
+            self._given.append((last, deque(numbers)))
         elif self._given:
             self._given[-1][1].extend(numbers)
         elif self._peer is not None:
@@ -511,9 +510,8 @@ class FqSession(Session):
         while given:
             last, numbers = given[0]
             if last > event.number:
-                end = bisect_right(numbers, event.number)
-                done += numbers[:end]
-                del numbers[:end]
+                while numbers and numbers[0] <= event.number:
+                    done.append(numbers.popleft())
                 break
             done += numbers
             given.popleft()

@@ -157,6 +157,19 @@ def test_explain_names_the_line(
     assert second.endswith(rule)
 
 
+def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """As what is saved on Windows does; of that, lines end otherwise, too."""
+    file, known = tmp_path / "rules.toml", tmp_path / "users.toml"
+    file.write_bytes(b"\xef\xbb\xbf" + _RULES.replace("\n", "\r\n").encode())
+    known.touch(0o600)
+    known.write_bytes(b"\xef\xbb\xbf[users.alice]\r\nuid = 7\r\n")
+    files = ["--rules", str(file), "--users", str(known)]
+    result = CliRunner().invoke(acl.command, ["explain", "alice", "publish", "site/lamp", *files])
+    assert result.exit_code == 0, result.stderr
+    assert f"{file}:10: " in result.stdout
+    assert read_users(known).of_uid(7) == "alice"
+
+
 def test_explain_says_why_where_no_line_does(tmp_path: Path) -> None:
     file, known = tmp_path / "rules.toml", tmp_path / "users.toml"
     file.write_text(_RULES)

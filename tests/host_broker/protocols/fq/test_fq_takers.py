@@ -87,6 +87,21 @@ def test_what_is_acknowledged_is_done_with() -> None:
     assert _welcome(taker) == (name, 3)
 
 
+def test_each_of_what_came_at_once_can_be_acknowledged_alone() -> None:
+    """Also across what was given together, and beyond what is there."""
+    desk = fq_desk(journalled=True)
+    publisher = _bound(desk)
+    taker = _takes(desk)
+    publisher.publish(b"ex", b"r", b"1", b"2", b"3")
+    publisher.publish(b"ex", b"r", b"4", b"5")
+    queue = desk.broker.queues[_PATH]
+    for taken, left in ((1, 4), (2, 3), (4, 1), (3, 1), (9, 0)):
+        desk.send(taker.data, spell_taken(taken))
+        assert len(queue) == left
+    publisher.publish(b"ex", b"r", b"6")
+    assert len(queue) == 1
+
+
 def test_what_was_kept_and_not_acknowledged_does_not_come_again() -> None:
     desk = fq_desk(journalled=True)
     publisher = _bound(desk)
