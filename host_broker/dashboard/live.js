@@ -118,6 +118,7 @@ export class Live {
     /** Ends the subscription to the pattern. */
     this.unfollow = () => {};
     this.shownAt = 0;
+    this.showAt = 0;
     this.looking = false;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.showing = undefined;
@@ -152,17 +153,24 @@ export class Live {
     this.client.close();
   }
 
-  /** Have listeners called, soon and not too often. */
-  show() {
-    if (this.showing !== undefined) {
+  /**
+   * Have listeners called, soon and not too often.
+   *
+   * @param {number} [everyMs] how long after the last time at least
+   */
+  show(everyMs = SHOW_MS) {
+    const now = performance.now();
+    const at = Math.max(now, this.shownAt + everyMs);
+    if (this.showing !== undefined && this.showAt <= at) {
       return;
     }
-    const wait = Math.max(0, this.shownAt + SHOW_MS - performance.now());
+    clearTimeout(this.showing);
+    this.showAt = at;
     this.showing = setTimeout(() => {
       this.showing = undefined;
       this.shownAt = performance.now();
       this.listeners.forEach((listener) => listener());
-    }, wait);
+    }, at - now);
   }
 
   /** @param {() => void} listener @returns {() => void} which ends it */
@@ -254,7 +262,7 @@ export class Live {
     } else {
       this.topics.take(update.publications);
     }
-    this.show();
+    this.show(EVERY_MS); // of many topics some come all the time
   }
 
   /**
