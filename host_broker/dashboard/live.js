@@ -9,8 +9,11 @@ import { CallFailed, Client, Code, Refused } from "./umq.js";
 
 /** Seconds that charts look back. */
 export const LOOK_BACK_S = 300;
-/** Of each topic the last publication is told at most so often; so a busy broker costs little. */
-const EVERY_MS = 1000;
+/**
+ * Of each topic the last publication is told at most so often, and what comes all the time is shown
+ * so often; so a busy broker costs little.
+ */
+export const EVERY_MS = 1000;
 const LOOK_MS = 1000;
 const SHOW_MS = 500;
 const SLOW_LOOK_MS = 2000;
@@ -262,7 +265,7 @@ export class Live {
     } else {
       this.topics.take(update.publications);
     }
-    this.show(EVERY_MS); // of many topics some come all the time
+    this.show(EVERY_MS);
   }
 
   /**
@@ -408,7 +411,7 @@ export class Live {
       this.samples.shift();
     }
     this.looking = false;
-    this.show();
+    this.show(EVERY_MS);
   }
 
   #lookSlowly() {

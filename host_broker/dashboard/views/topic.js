@@ -4,12 +4,12 @@ import { Publish } from "../components/publish.js";
 import { numberIn, oneLine } from "../decode.js";
 import { amount, clock, dateTime } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
+import { EVERY_MS } from "../live.js";
 
 /** Publications that are listed. */
 const MOST_LISTED = 50;
 /** Publications of a curve. */
 const MOST_POINTS = 600;
-const EVERY_MS = 500;
 /** Between what the broker's past says of a publication's time and what is retained says. */
 const SAME_MS = 1000;
 
@@ -26,7 +26,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
     const fresh = (/** @type {any} */ update) => {
       if (gone || live.paused) return;
       came.current = shown(update.publications.map(read).reduce(withOne, came.current));
-      live.show();
+      live.show(EVERY_MS);
     };
     let unfollow = () => {};
     const look = async () => {
