@@ -29,6 +29,13 @@ def _once(spark: SparkSession, config: RunConfig) -> None:
     run(spark, config, True, lambda status: None, lambda: False)
 
 
+def _short_history(folder: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    file = folder / "run.toml"
+    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nhistory = "1s"\n')
+    return load_config(file)
+
+
 def _age(place: Storage, table: str) -> list[Path]:
     """Let all entries of a log be of an hour ago; return them."""
     folder = place.within(table).folder
@@ -70,11 +77,8 @@ def test_a_short_history_is_cleared_though_something_is_always_unread(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As in any run that has something to do."""
-    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
-    file = tmp_path / "run.toml"
-    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nhistory = "1s"\n')
+    config = _short_history(tmp_path, monkeypatch)
     _write(tmp_path / "journal", 0)
-    config = load_config(file)
     _once(spark, config)
     read = _age(config.place, "bronze_messages")
     _write(tmp_path / "journal", 1)
@@ -89,11 +93,8 @@ def test_what_is_behind_for_longer_than_the_history_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As alerts are while the broker that they are published at is away for hours."""
-    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
-    file = tmp_path / "run.toml"
-    file.write_text('[source]\njournal = "journal"\n[tables]\nfolder = "tables"\nhistory = "1s"\n')
+    config = _short_history(tmp_path, monkeypatch)
     _write(tmp_path / "journal", 0)
-    config = load_config(file)
     _once(spark, config)
     _write(tmp_path / "journal", 1)
     _stumble(spark, config, monkeypatch)
