@@ -5,7 +5,6 @@ import functools
 import hashlib
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -33,6 +32,7 @@ from host_broker.net.listening.listener import Edge, Listener
 from host_broker.net.listening.pending import PendingConnections
 from host_broker.net.listening.slots import Slots
 from host_broker.net.live_settings import Changes, LiveSettings
+from host_broker.net.random_numbers import unguessable_u16
 from host_broker.net.server import Server
 from host_broker.net.settings_source import SettingsError
 from host_broker.net.storage.data_dir import DataDir
@@ -133,7 +133,7 @@ async def _prepare(
         _warn_of_exposed(listeners)
         broker = Broker(
             settings,
-            lambda: secrets.randbits(16),  # keys of clients are made of these
+            unguessable_u16(),  # keys of clients are made of these
             options.data is not None,
             access=access,
             node=_node_of(options),
