@@ -25,6 +25,8 @@ _PIVOT: Final = "MULTI"
 _COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical.Command"
 _LOOKS: Final = ("Show", "Describe", "Explain")
 _QUESTIONS: Final = {"SELECT", "EXPLAIN", _PIVOT}
+# DuckDB's functions that take a question as a text, in which a COPY may be.
+_ASKS_A_TEXT: Final = re.compile(r'"function_name":"(query|json_execute_serialized_sql)"')
 _TAKEN: Final = re.compile(r"[*?\[=]")  # what DuckDB finds in a path: patterns, columns
 
 
@@ -46,6 +48,8 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
                 _make_view(connection, Table(place, name), from_files=reads)
             if not reads:
                 connection.execute("SET enable_external_access = false")
+            # A function may set a file for DuckDB's log, or for its profile.
+            connection.execute("SET lock_configuration = true")
             found: Any = connection.sql(sql)
             if found is None:
                 return [], iter(())
@@ -94,10 +98,12 @@ def _only_reads(connection: Any, sql: str) -> bool:
     """Whether a question can be seen to write no file.
 
     ``EXPLAIN ANALYZE``, ``PIVOT`` and ``WITH`` may have a COPY within, which may be to a table's
-    file. The first two DuckDB does not show; what it shows of others has the kinds of their parts.
+    file. The first two DuckDB does not show; what it shows of others has the kinds of their parts,
+    and the names of the functions that they call.
     """
     ((shown,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    return not json.loads(shown)["error"] and '"COPY' not in shown
+    hides = '"COPY' in shown or _ASKS_A_TEXT.search(shown.lower())
+    return not json.loads(shown)["error"] and not hides
 
 
 def _named(connection: Any, sql: str) -> list[str]:
