@@ -228,6 +228,10 @@ def test_a_question_to_spark_changes_no_table(
         "drop view gold_fleet",
         "set spark.sql.shuffle.partitions = 3",
         "add jar '{}'",
+        "execute immediate \"insert overwrite directory '{}' using csv select 1\"",
+        "explain execute immediate \"insert overwrite directory '{}' using csv select 1\"",
+        "call system.nothing()",
+        "select transform(board) using 'tee {}' as (board string) from gold_fleet",
     ],
 )
 def test_spark_is_asked_and_told_nothing(
