@@ -212,9 +212,10 @@ class Refresh:
         if name == _HOURS:
             return rollups.by_hour(rows), None
         many = sum(file.rows for file in files)
+        ranges = hours is None or len(hours) > 1
         if name == _MINUTES:
-            return rollups.by_minute(rows, many), None
-        return rollups.together(rows, many, ranges=True), windows.by_simulated_time
+            return rollups.by_minute(rows, many, ranges), None
+        return rollups.together(rows, many, ranges), windows.by_simulated_time
 
     def _read_hours(
         self, name: str, files: Sequence[File], hours: Sequence[datetime] | None

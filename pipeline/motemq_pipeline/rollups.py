@@ -41,7 +41,8 @@ def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFram
 
     ``many``: how many there are at most, if that is known: a task then has about
     ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
-    few hours, and so have the files it writes; for that Spark first takes a sample of all.
+    few of many hours, and so have the files it writes; for that Spark first takes a sample of all,
+    for which it reads them twice.
     """
     readings = silver.where(IS_READING).select(*windows.COLUMNS)
     shuffled = readings.repartitionByRange if ranges else readings.repartition
@@ -59,8 +60,8 @@ def _are_many(silver: DataFrame, many: int) -> bool:
     return _tasks(many) > int(silver.sparkSession.conf.get(_USUAL_TASKS) or 0)
 
 
-def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
-    """Return ``gold_rollup_minute``; ``many`` as for ``together``.
+def by_minute(silver: DataFrame, many: int = 0, ranges: bool = True) -> DataFrame:
+    """Return ``gold_rollup_minute``; ``many`` and ``ranges`` (of files only) as for ``together``.
 
     A reading that came more than once counts once an hour. ``gaps`` are the numbers missing between
     a reading and the one before it in its stream and hour, so they add up over sensors and minutes.
@@ -78,7 +79,7 @@ def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
             F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
     )
-    if _are_many(silver, many):  # of a few, a file has all hours
+    if ranges and _are_many(silver, many):  # of a few, a file has all hours
         found = found.repartitionByRange("window_start", "board")
     return _finished(found, "gold_rollup_minute", _MINUTE_S)
 
