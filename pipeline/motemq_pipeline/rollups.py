@@ -142,17 +142,21 @@ def touched_hours(readings: DataFrame) -> list[datetime]:
 def within(time: Column, hours: Sequence[datetime]) -> Column:
     """Return whether ``time`` is in one of ``hours``; of very many, in their whole span."""
     between = (time >= F.lit(min(hours))) & (time < F.lit(max(hours) + HOUR))
-    if len(hours) > _LISTED_HOURS:
+    # Usually it is one hour. To tell that of a reading, Spark makes objects of each.
+    if len(all_between(hours)) == _span(hours):
         return between
     return between & F.date_trunc("hour", time).isin([F.lit(hour) for hour in hours])
 
 
 def all_between(hours: Sequence[datetime]) -> list[datetime]:
-    """Return the hours that ``within`` means by ``hours``."""
+    """Return the hours that ``within`` means by ``hours``, each of them given once."""
     if len(hours) <= _LISTED_HOURS:
         return list(hours)
-    count = (max(hours) - min(hours)) // HOUR + 1
-    return [min(hours) + at * HOUR for at in range(count)]
+    return [min(hours) + at * HOUR for at in range(_span(hours))]
+
+
+def _span(hours: Sequence[datetime]) -> int:
+    return (max(hours) - min(hours)) // HOUR + 1
 
 
 def _finished(rows: DataFrame, table: str, seconds: int) -> DataFrame:
