@@ -23,6 +23,7 @@ _MUST_BE_LINEAR = 1.3  # cost of a message at the largest size over that at the 
 _ROLLED_UP, _MUST_S = 10_000_000, 76.5
 _MUST_BE_FLAT = 1.3  # a refresh on top of the most old readings over one on top of the fewest
 _MUST_QUERY_S = 1.0
+_NEW_IN_HOUR = 100_000
 
 
 @click.command()
@@ -46,6 +47,14 @@ _MUST_QUERY_S = 1.0
     type=click.IntRange(10_000),
     help="Readings that gold was made from before a refresh; may be given again.",
 )
+@click.option(
+    "--hour",
+    default=refresh.HOUR,
+    show_default=True,
+    multiple=True,
+    type=click.IntRange(10_000),
+    help="Readings that came in the hour before a refresh; may be given again.",
+)
 def command(
     names: tuple[str, ...],
     messages: int,
@@ -53,14 +62,16 @@ def command(
     seconds: float,
     sizes: tuple[int, ...],
     old: tuple[int, ...],
+    hour: tuple[int, ...],
 ) -> None:
     """Read journals with Spark: in batches against Parquet and tuples, and live from a broker.
 
     Without a MEASURE all are taken: batch, of three shapes of journal; live-1k, live-20k and
     live-100k, messages per second into the tables of a run, --seconds each, of which the second
     half counts; rollup, journal to gold at several --sizes in a driver of 4 GB; and refresh,
-    --messages new readings into gold on top of --old ones, and a query of them all. Exit codes: 0
-    measured (reached or not), 1 Spark did not start, 2 wrong usage.
+    --messages new readings into gold on top of --old ones, a query of them all, and 100,000 new
+    readings into an hour that has --hour already. Exit codes: 0 measured (reached or not), 1 Spark
+    did not start, 2 wrong usage.
     """
     chosen = names or _NAMES
     try:
@@ -78,6 +89,7 @@ def command(
                 _rollup(list(rollup.measure(place, sizes, _tell)))
             if "refresh" in chosen:
                 _refresh(list(refresh.measure(place, old, messages, _tell)))
+                _hour(list(refresh.measure_hour(place, hour, _NEW_IN_HOUR, _tell)))
     except PipelineError as error:
         click.echo(f"pipeline benchmark: {error}", err=True)
         raise SystemExit(1) from None
@@ -155,6 +167,18 @@ def _refresh(found: list[refresh.Result]) -> None:
     click.echo(
         f"\na refresh on top of {found[-1].old:,} over one on top of {found[0].old:,}: "
         f"{growth:.2f}, at most {_MUST_BE_FLAT:g}: {_yes(growth <= _MUST_BE_FLAT)}"
+    )
+
+
+def _hour(found: list[refresh.Result]) -> None:
+    click.echo("\n| new | into an hour with | s |")
+    click.echo("|---|---|---|")
+    for each in found:
+        click.echo(f"| {each.new:,} | {each.old:,} | {each.seconds:.1f} |")
+    growth = found[-1].seconds / found[0].seconds
+    click.echo(
+        f"\na refresh late in an hour of {found[-1].old:,} over an early one: {growth:.2f}, "
+        f"at most {_MUST_BE_FLAT:g}: {_yes(growth <= _MUST_BE_FLAT)}"
     )
 
 

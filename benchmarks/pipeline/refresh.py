@@ -2,6 +2,9 @@
 
 Four boards send three readings a second, a million a day. The old days are in silver, and gold was
 made from them. Then a day comes.
+
+And what some new readings cost early and late in one hour, in which a thousand boards send as many
+as come in all: roll-ups are made of whole hours.
 """
 
 import statistics
@@ -25,11 +28,24 @@ from motemq_pipeline.storage import Storage
 
 OLD = (1_000_000, 10_000_000, 100_000_000)
 DRIVER_MEMORY = "4g"
-_BOARDS, _SENSORS, _UNITS = 4, ("temperature", "humidity", "pressure"), ("C", "%", "hPa")
-_STREAMS = _BOARDS * len(_SENSORS)
+HOUR = (1_000_000, 20_000_000)  # readings that were in the hour before
+_SENSORS, _UNITS = ("temperature", "humidity", "pressure"), ("C", "%", "hPa")
 _START_S = 1_767_225_600
+_HOUR_US = 3_600_000_000
 _QUERIES = 5
 _SQL = "select sensor, count(*), avg(value) from silver_telemetry group by 1 order by 1"
+
+
+@dataclass(frozen=True)
+class _Sending:
+    """So many boards, each of whose sensors sends again after ``every_us``."""
+
+    boards: int
+    every_us: int
+
+
+_DAYS = _Sending(4, 1_000_000)
+_BOARDS_OF_HOUR = 1000
 
 
 @dataclass(frozen=True)
@@ -51,17 +67,39 @@ def measure(
 
     Raises ``AssertionError`` if gold lacks a reading.
     """
+    return _each(folder / "days", old, new, _DAYS, told)
+
+
+def measure_hour(
+    folder: Path, old: Sequence[int], new: int, told: Callable[[str], None]
+) -> Iterator[Result]:
+    """Refresh gold on top of each of ``old`` readings of one hour, as ``measure`` does."""
+    # The last one comes before the hour ends.
+    rounds = -(-(max(old) + new) // (_BOARDS_OF_HOUR * len(_SENSORS)))
+    sending = _Sending(_BOARDS_OF_HOUR, _HOUR_US // rounds)
+    return _each(folder / "hour", old, new, sending, told)
+
+
+def _each(
+    folder: Path, old: Sequence[int], new: int, sending: _Sending, told: Callable[[str], None]
+) -> Iterator[Result]:
+    folder.mkdir()
     settings = {"spark.driver.memory": DRIVER_MEMORY}
     with spark_session(folder / "refresh.log", brief=False, settings=settings) as spark:
         if len(old) > 1:
-            _measured(spark, Storage.at(folder / "refresh-warm"), min(old), new, told)
+            _measured(spark, Storage.at(folder / "warm"), min(old), new, sending, told)
         for readings in sorted(old):
-            place = Storage.at(folder / f"refresh-{readings}")
-            yield _measured(spark, place, readings, new, told)
+            place = Storage.at(folder / str(readings))
+            yield _measured(spark, place, readings, new, sending, told)
 
 
 def _measured(
-    spark: SparkSession, place: Storage, old: int, new: int, told: Callable[[str], None]
+    spark: SparkSession,
+    place: Storage,
+    old: int,
+    new: int,
+    sending: _Sending,
+    told: Callable[[str], None],
 ) -> Result:
     refresh = Refresh(spark, place, load_registry(BUILT_IN), None)
     silver = Table(place, "silver_telemetry")
@@ -69,7 +107,7 @@ def _measured(
 
     def add(first: int, count: int, batch: int) -> None:
         targets = [Target("silver_telemetry")]
-        rows = writing(_readings(spark, first, count), place, targets)
+        rows = writing(_readings(spark, first, count, sending), place, targets)
         (files,) = collected(rows, place, targets)
         silver.add(files, "benchmark", batch)
 
@@ -91,21 +129,23 @@ def _measured(
     return Result(old, new, seconds, _query_s(place))
 
 
-def _readings(spark: SparkSession, first: int, count: int) -> DataFrame:
+def _readings(spark: SparkSession, first: int, count: int, sending: _Sending) -> DataFrame:
     """Return readings number ``first`` to ``first`` + ``count`` - 1, in order of time."""
-    stream, at = F.col("id") % _STREAMS, F.floor(F.col("id") / _STREAMS)
+    streams = sending.boards * len(_SENSORS)
+    stream, at = F.col("id") % streams, F.floor(F.col("id") / streams)
     board, sensor = F.floor(stream / len(_SENSORS)), stream % len(_SENSORS)
     name = F.concat(F.lit("b-"), board.cast("string"))
 
     def of_sensor(values: Sequence[str]) -> Column:
         return F.element_at(F.array(*map(F.lit, values)), (sensor + 1).cast("int"))
 
-    time_ = F.timestamp_seconds(at + _START_S)
+    passed_us = at * sending.every_us
+    time_ = F.timestamp_micros((passed_us + _START_S * 1_000_000).cast("long"))
     rows = spark.range(first, first + count).select(
         name.alias("board"),
         of_sensor(_SENSORS).alias("sensor"),
         (at * len(_SENSORS) + sensor).cast("long").alias("seq"),
-        (at * 1000).cast("long").alias("t_ms"),
+        F.floor(passed_us / 1000).cast("long").alias("t_ms"),
         of_sensor(_UNITS).alias("unit"),
         (F.lit(20.0) + (F.col("id") * 7919 % 1000) / 100).alias("value"),
         time_.alias("event_time"),

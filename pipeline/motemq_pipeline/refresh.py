@@ -1,10 +1,10 @@
 """Gold: tables that are made from silver and from the rig's files, kept up to date.
 
 Every table notes in its own log up to which version of silver, or of ``gold_streams``, it was made,
-so a refresh that was killed goes on where it was. It costs what is new: roll-ups are made again for
-the hours in which something new happened, and of ``gold_streams`` for the streams of which
-something came. Where that is not known any more, because the log of silver was cleared, they are
-made from all of silver.
+so a refresh that was killed goes on where it was. What is past costs nothing: roll-ups are made
+again for the hours in which something new happened, each of all its readings, and ``gold_streams``
+for the streams of which something came. Where that is not known any more, because the log of silver
+was cleared, they are made from all of silver.
 
 Where the readings of a day are no longer kept (``keep``), those that come late add rows to the
 roll-ups of that day, and take none away.
@@ -212,9 +212,10 @@ class Refresh:
         if name == _HOURS:
             return rollups.by_hour(rows), None
         many = sum(file.rows for file in files)
+        ranges = hours is None or len(hours) > 1
         if name == _MINUTES:
-            return rollups.by_minute(rows, many), None
-        return rollups.together(rows, many, ranges=True), windows.by_simulated_time
+            return rollups.by_minute(rows, many, ranges), None
+        return rollups.together(rows, many, ranges), windows.by_simulated_time
 
     def _read_hours(
         self, name: str, files: Sequence[File], hours: Sequence[datetime] | None

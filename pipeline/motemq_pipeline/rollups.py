@@ -41,7 +41,8 @@ def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFram
 
     ``many``: how many there are at most, if that is known: a task then has about
     ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
-    few hours, and so have the files it writes; for that Spark first takes a sample of all.
+    few of many hours, and so have the files it writes; for that Spark first takes a sample of all,
+    for which it reads them twice.
     """
     readings = silver.where(IS_READING).select(*windows.COLUMNS)
     shuffled = readings.repartitionByRange if ranges else readings.repartition
@@ -59,8 +60,8 @@ def _are_many(silver: DataFrame, many: int) -> bool:
     return _tasks(many) > int(silver.sparkSession.conf.get(_USUAL_TASKS) or 0)
 
 
-def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
-    """Return ``gold_rollup_minute``; ``many`` as for ``together``.
+def by_minute(silver: DataFrame, many: int = 0, ranges: bool = True) -> DataFrame:
+    """Return ``gold_rollup_minute``; ``many`` and ``ranges`` (of files only) as for ``together``.
 
     A reading that came more than once counts once an hour. ``gaps`` are the numbers missing between
     a reading and the one before it in its stream and hour, so they add up over sensors and minutes.
@@ -78,7 +79,7 @@ def by_minute(silver: DataFrame, many: int = 0) -> DataFrame:
             F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
         )
     )
-    if _are_many(silver, many):  # of a few, a file has all hours
+    if ranges and _are_many(silver, many):  # of a few, a file has all hours
         found = found.repartitionByRange("window_start", "board")
     return _finished(found, "gold_rollup_minute", _MINUTE_S)
 
@@ -141,17 +142,21 @@ def touched_hours(readings: DataFrame) -> list[datetime]:
 def within(time: Column, hours: Sequence[datetime]) -> Column:
     """Return whether ``time`` is in one of ``hours``; of very many, in their whole span."""
     between = (time >= F.lit(min(hours))) & (time < F.lit(max(hours) + HOUR))
-    if len(hours) > _LISTED_HOURS:
+    # Usually it is one hour. To tell that of a reading, Spark makes objects of each.
+    if len(all_between(hours)) == _span(hours):
         return between
     return between & F.date_trunc("hour", time).isin([F.lit(hour) for hour in hours])
 
 
 def all_between(hours: Sequence[datetime]) -> list[datetime]:
-    """Return the hours that ``within`` means by ``hours``."""
+    """Return the hours that ``within`` means by ``hours``, each of them given once."""
     if len(hours) <= _LISTED_HOURS:
         return list(hours)
-    count = (max(hours) - min(hours)) // HOUR + 1
-    return [min(hours) + at * HOUR for at in range(count)]
+    return [min(hours) + at * HOUR for at in range(_span(hours))]
+
+
+def _span(hours: Sequence[datetime]) -> int:
+    return (max(hours) - min(hours)) // HOUR + 1
 
 
 def _finished(rows: DataFrame, table: str, seconds: int) -> DataFrame:

@@ -16,15 +16,23 @@ from motemq_pipeline.schemas import DATE, DATED_BY, TABLES
 from motemq_pipeline.storage import Storage
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Answer = tuple[list[str], Iterator[tuple[Any, ...]]]  # names of the columns, and rows
 _BATCH_ROWS: Final = 10_000
 _PIVOT: Final = "MULTI"
-# Spark's nodes of what is to be done, and how the names of those begin that only look.
+# Spark's nodes of what is to be done, of which some are no commands to it, and how the names of
+# those begin that only look.
 _COMMAND: Final = "org.apache.spark.sql.catalyst.plans.logical.Command"
-_LOOKS: Final = ("Show", "Describe", "Explain")
+_ACTS: Final = ("Insert", "Call", "UnresolvedExecuteImmediate", "ScriptTransformation")
+_LOOKS: Final = ("Show", "Describe")
+_EXPLAINS: Final = "ExplainCommand"
+_SHOWS: Final = re.compile(r"\s*(show|desc|describe)\b", re.IGNORECASE)
+_EXPLAIN: Final = re.compile(r"\s*explain\s+((extended|codegen|cost|formatted)\s+)?", re.IGNORECASE)
+_BEHIND_SQL: Final = "; \t\r\n"
 _QUESTIONS: Final = {"SELECT", "EXPLAIN", _PIVOT}
+# DuckDB's functions that take a question as a text, in which a COPY may be.
+_ASKS_A_TEXT: Final = re.compile(r'"function_name":"(query|json_execute_serialized_sql)"')
 _TAKEN: Final = re.compile(r"[*?\[=]")  # what DuckDB finds in a path: patterns, columns
 
 
@@ -46,6 +54,8 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
                 _make_view(connection, Table(place, name), from_files=reads)
             if not reads:
                 connection.execute("SET enable_external_access = false")
+            # A function may set a file for DuckDB's log, or for its profile.
+            connection.execute("SET lock_configuration = true")
             found: Any = connection.sql(sql)
             if found is None:
                 return [], iter(())
@@ -94,10 +104,12 @@ def _only_reads(connection: Any, sql: str) -> bool:
     """Whether a question can be seen to write no file.
 
     ``EXPLAIN ANALYZE``, ``PIVOT`` and ``WITH`` may have a COPY within, which may be to a table's
-    file. The first two DuckDB does not show; what it shows of others has the kinds of their parts.
+    file. The first two DuckDB does not show; what it shows of others has the kinds of their parts,
+    and the names of the functions that they call.
     """
     ((shown,),) = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()
-    return not json.loads(shown)["error"] and '"COPY' not in shown
+    hides = '"COPY' in shown or _ASKS_A_TEXT.search(shown.lower())
+    return not json.loads(shown)["error"] and not hides
 
 
 def _named(connection: Any, sql: str) -> list[str]:
@@ -177,26 +189,50 @@ def register(spark: "SparkSession", place: Storage) -> list[str]:
 def by_spark(spark: "SparkSession", sql: str, place: Storage, limit: int) -> Answer:
     """Answer in Spark's SQL, otherwise as ``by_duckdb``. Raises what Spark raises."""
     register(spark, place)
-    _refuse_commands(spark, sql)
-    found = spark.sql(sql)
+    session = getattr(spark, "_jsparkSession", None)
+    if session is None:
+        found = _asked_of_server(spark, sql)
+    else:
+        _refuse_commands(spark, session, sql)
+        found = spark.sql(sql)
     if limit:
         found = found.limit(limit + 1)
     rows = (tuple(row) for row in found.toLocalIterator())
     return found.columns, rows
 
 
-def _refuse_commands(spark: "SparkSession", sql: str) -> None:
-    """Refuse what does anything but read. By Spark Connect the server knows, which parses it."""
-    session = getattr(spark, "_jsparkSession", None)
-    if session is None:
-        return
+def _asked_of_server(spark: "SparkSession", sql: str) -> "DataFrame":
+    """Return what a Spark Connect server answers. It has no way to parse a command, and not do it.
+
+    So it gets a question as a part of one: there its grammar has no place for a command. It has
+    none for SHOW and DESCRIBE either, and no command begins with these words.
+    """
+    from pyspark.errors import ParseException
+
+    explain = _EXPLAIN.match(sql)
+    before, question = (explain[0], sql[explain.end() :]) if explain else ("", sql)
+    if not _SHOWS.match(sql):
+        sql = f"{before}SELECT * FROM (\n{question.rstrip(_BEHIND_SQL)}\n)"
+    try:
+        return spark.sql(sql)
+    except ParseException as error:
+        raise PipelineError(
+            f"a query reads the tables; write select …: {str(error).strip().splitlines()[0]}"
+        ) from error
+
+
+def _refuse_commands(spark: "SparkSession", session: Any, sql: str) -> None:
+    """Refuse what does anything but read; ``session``: Java's."""
     gateway: Any = spark.sparkContext._gateway
     command = gateway.jvm.java.lang.Class.forName(_COMMAND)
     unseen = [session.sessionState().sqlParser().parsePlan(sql)]
     while unseen:
         plan = unseen.pop()
         name = plan.getClass().getSimpleName()
-        acts = command.isInstance(plan) or name.startswith("Insert")
+        if name == _EXPLAINS:  # to explain EXECUTE IMMEDIATE, Spark does it
+            unseen.append(plan.logicalPlan())
+            continue
+        acts = command.isInstance(plan) or name.startswith(_ACTS)
         if acts and not name.startswith(_LOOKS):
             raise PipelineError(f"a query reads the tables, and {name} does not; write select …")
         children = plan.children()

@@ -22,6 +22,7 @@ def test_a_short_run_reads_everything_and_prints_its_verdicts(
     for module in (command, refresh, rollup):
         monkeypatch.setattr(module, "spark_session", lambda *_, **__: nullcontext(spark))
     options = ["--messages", "4000", "--rounds", "1", "--sizes", "10000", "--old", "10000"]
+    options += ["--hour", "10000", "--hour", "20000"]
     run = CliRunner().invoke(main, ["pipeline", "batch", "rollup", "refresh", *options])
     assert run.exit_code == 0, run.output
     assert "batch read of 4,000 messages" in run.output
@@ -36,6 +37,8 @@ def test_a_short_run_reads_everything_and_prints_its_verdicts(
     assert "| 10,000 |" in run.output
     assert "cost of a message at 10,000 over that at 10,000: 1.00" in run.output
     assert re.search(r"^\| 4,000 \| 10,000 \| \d+\.\d \| \d+\.\d\d \| 1: ", run.output, re.M)
+    assert re.search(r"^\| 100,000 \| 20,000 \| \d+\.\d \|$", run.output, re.M)
+    assert "a refresh late in an hour of 20,000 over an early one" in run.output
 
 
 @pytest.mark.timeout(900)  # a run of its own, with a Spark, on a machine that may be busy

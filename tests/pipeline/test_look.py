@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -153,7 +154,44 @@ def test_a_question_to_duckdb_overwrites_no_file(desk: Tables, tmp_path: Path, s
 @pytest.mark.parametrize(
     "sql",
     [
+        "from json_execute_serialized_sql('HIDDEN')",
+        "from gold_fleet, json_execute_serialized_sql('HIDDEN')",
+        "from \"Query\"('from \"Json_execute_serialized_sql\"(''HIDDEN'')'), gold_fleet",
+    ],
+)
+def test_a_question_that_duckdb_takes_from_a_text_writes_no_file(
+    desk: Tables, tmp_path: Path, sql: str
+) -> None:
+    file = tmp_path / "file"
+    copy = f"with x as (copy (select 1) to '{file}' (format csv)) from x"
+    ((plan,),) = duckdb.execute("select json_serialize_sql(?)", [copy]).fetchall()
+    hidden = plan.replace("COPY", "\\u0043OPY")  # JSON's other way to write it
+    with pytest.raises(PipelineError, match=r"Cannot access file .*disabled"):
+        list(by_duckdb(sql.replace("HIDDEN", hidden), desk.place)[1])
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "from enable_logging(storage = 'file', storage_path = 'PLACE')",
+        "from gold_fleet, enable_logging(storage = 'file', storage_path = 'PLACE')",
+        "explain analyze from enable_logging(storage = 'file', storage_path = 'PLACE')",
+        "from enable_profiling(format = 'json', save_location = 'PLACE')",
+        "from query('from enable_logging(storage = ''file'', storage_path = ''PLACE'')')",
+    ],
+)
+def test_a_question_to_duckdb_sets_no_file_to_write(desk: Tables, tmp_path: Path, sql: str) -> None:
+    with pytest.raises(PipelineError, match="the configuration has been locked"):
+        list(by_duckdb(sql.replace("PLACE", str(tmp_path / "log.json")), desk.place)[1])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
         "pivot gold_fleet on board using count(*)",
+        "from query('from gold_fleet')",
         "explain analyze from gold_fleet",
         "select 'COPY' from gold_fleet",
         "with x as (from gold_fleet) from x",
@@ -190,6 +228,10 @@ def test_a_question_to_spark_changes_no_table(
         "drop view gold_fleet",
         "set spark.sql.shuffle.partitions = 3",
         "add jar '{}'",
+        "execute immediate \"insert overwrite directory '{}' using csv select 1\"",
+        "explain execute immediate \"insert overwrite directory '{}' using csv select 1\"",
+        "call system.nothing()",
+        "select transform(board) using 'tee {}' as (board string) from gold_fleet",
     ],
 )
 def test_spark_is_asked_and_told_nothing(

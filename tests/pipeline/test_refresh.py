@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from motemq_pipeline import refresh as refresh_
 from motemq_pipeline import rig, rollups
 from motemq_pipeline.delta import Table
 from motemq_pipeline.parquet_files import File, Target, collected, writing
@@ -122,9 +123,9 @@ def _reading(number: int, at: datetime) -> tuple[Any, ...]:
 def _counting(calls: list[int]) -> Callable[[Any], Any]:
     really = rollups.by_minute
 
-    def by_minute(rows: Any, many: int) -> Any:
+    def by_minute(rows: Any, *more: Any) -> Any:
         calls.append(rows.count())
-        return really(rows, many)
+        return really(rows, *more)
 
     return by_minute
 
@@ -214,6 +215,29 @@ def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(
     assert read == [11]  # of 31
     after = {file.path for file in minutes.files()}
     assert len(before & after) == 2
+
+
+def test_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranges keep hours apart, and Spark reads everything once more to find them."""
+    plans: dict[str, str] = {}
+    really = refresh_.collected
+
+    def seen(written: Any, place: Storage, targets: Any) -> Any:
+        plans[targets[0].table] = written._jdf.queryExecution().toString()
+        return really(written, place, targets)
+
+    monkeypatch.setattr(refresh_, "collected", seen)
+    monkeypatch.setattr(rollups, "READINGS_OF_TASK", 1)  # so that readings are many
+    tables = _Tables(spark, tmp_path)
+    refresh = tables.refresh()
+    for hours in (2, 1):
+        tables.add([_reading(10 * hours + n, _NOON + n % hours * rollups.HOUR) for n in range(10)])
+        plans.clear()
+        refresh.follow()
+        for name in ("gold_sensor_rollup", "gold_rollup_minute"):
+            assert ("rangepartitioning" in plans[name]) == (hours > 1), (name, hours)
 
 
 def test_without_the_log_of_silver_everything_is_made_again(

@@ -207,3 +207,24 @@ def test_the_fleet_says_who_is_silent_and_what_runs(spark: SparkSession, tmp_pat
         for row in _rows(gold.fleet(health, streams, events, registry, as_of=later))
     }
     assert silent["c"] == _NOON + timedelta(seconds=70)
+
+
+@pytest.mark.parametrize(
+    ("hours", "asked_one_by_one"),
+    [([3], False), ([3, 4, 5], False), ([3, 5], True), ([0, 2, 3], True)],
+)
+def test_a_time_is_within_hours_from_their_first_moment_to_their_last(
+    spark: SparkSession, hours: list[int], asked_one_by_one: bool
+) -> None:
+    chosen = [_NOON + at * rollups.HOUR for at in hours]
+    condition = rollups.within(F.col("time"), chosen)
+    assert ("date_trunc" in str(condition)) == asked_one_by_one
+    moment = timedelta(microseconds=1)
+    times = [
+        time
+        for at in range(8)
+        for time in (_NOON + at * rollups.HOUR, _NOON + (at + 1) * rollups.HOUR - moment)
+    ]
+    rows = spark.createDataFrame([(time,) for time in times], "time timestamp").where(condition)
+    found = [row["time"] for row in _rows(rows)]
+    assert found == [time for time in times if (time - _NOON) // rollups.HOUR in hours]
