@@ -208,6 +208,28 @@ def confirmed_messages_take_no_heap():
     client.close()
 
 
+@check
+def fmqp_keeps_what_is_to_be_confirmed_without_allocating():
+    from umotemq.outage import Ring
+
+    ring = Ring(_COUNT * 32)
+    client = fmqp("echo", name="n", outage=ring, keepalive_ms=60000)
+    payload = bytearray(4)
+
+    def publish(count):
+        for n in range(count):
+            client.publish(topics[n % len(topics)], payload, confirm=True)
+            client.publish(topics[n % len(topics)], payload)
+
+    for topics in ([b"t/one"], ["t/one", b"t/two"]):
+        none(publish, "FMQP confirmed to %s" % topics)
+        equal(ring.count >= _COUNT, True)
+        while ring.count:
+            client.poll(100)
+        equal(ring.dropped, 0)
+    client.close()
+
+
 def fails_without_heap(function):
     # Without arguments here, as to hand them on would already take some.
     micropython.heap_lock()
