@@ -59,6 +59,7 @@ class Ring:
         self._buf = bytearray(size)
         self._view = memoryview(self._buf)
         self._size = None  # of messages for which the format is
+        self.register = self.register  # each publication asks, and a class is slow to tell
         self._clear()
         self._loaded = self._done = 0  # the newest that came into the ring, and that went
         self._asked = self._number = 0  # how many records the ping of this number confirms
@@ -157,9 +158,9 @@ class Ring:
         end = self._end + _HEAD + size
         if end > self._limit or size != self._size:
             return False
-        # Its size and state, with a byte of the time before them: a number and a time are for a
-        # store, and for stamps, so this has none.
-        pack_into(self._brief, self._buf, self._end + (_SIZE - 1), size << 8 | _CONFIRM, packet)
+        # The last four bytes of its head: one of the time, the size, the state. A number and a time
+        # are for a store, and for stamps.
+        pack_into(self._brief, self._buf, end - size - 4, size << 8 | _CONFIRM, packet)
         self._end = end
         self._here += 1
         return True
