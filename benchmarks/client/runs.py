@@ -88,12 +88,7 @@ def _die_with_parent() -> None:
 
 @contextlib.contextmanager
 def endpoint() -> Iterator[dict[str, int]]:
-    """Run the endpoint while the block lasts; yield its ports, by wire and behaviour.
-
-    It has the last core to itself, and what is started in the block has the others: a board's
-    broker is another machine. Else Linux may wake it on the client's core, which then waits for it.
-    """
-    cores = sorted(os.sched_getaffinity(0))
+    """Run the endpoint while the block lasts; yield its ports, by wire and behaviour."""
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.client.endpoint"],
         stdin=subprocess.PIPE,
@@ -105,17 +100,6 @@ def endpoint() -> Iterator[dict[str, int]]:
             line = process.stdout.readline() if process.stdout else ""
             if not line:
                 raise RunFailed("the endpoint did not start")
-            if len(cores) > 1:
-                _move(process.pid, cores[-1:])
-                _move(os.getpid(), cores[:-1])
             yield json.loads(line)
         finally:
             process.communicate()  # closes its stdin, which ends it
-            _move(os.getpid(), cores)
-
-
-def _move(pid: int, cores: list[int]) -> None:
-    # Each thread by itself; what it starts later stays with it.
-    for thread in Path(f"/proc/{pid}/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.sched_setaffinity(int(thread.name), cores)
