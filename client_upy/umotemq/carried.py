@@ -76,6 +76,6 @@ class Carried:
     def _came(self, data):
         self._data += data
 
-    def _fill(self, view):
+    def _fill(self, buffer):
         # The session reads only then: at most one receive buffer of data at a time.
-        return not self._data and self._read(view)
+        return not self._data and self._read(buffer)

@@ -113,8 +113,8 @@ class ChunkClient(FmqpClient):
         self._offset = 0
         self._give(body)
 
-    def _fill(self, view):
-        if not FmqpClient._fill(self, view):
+    def _fill(self, buffer):
+        if not FmqpClient._fill(self, buffer):
             return False
         if self._sink:
             self._give(0)

@@ -79,7 +79,9 @@ class FmqpClient(Link):
         """
         if not isinstance(payload, bytes):
             payload = encoded(payload)
-        flags = _RETAIN if retain else 0
+        flags = 0
+        if retain:
+            flags = _RETAIN
         if will or again:
             if confirm:
                 from umotemq.mistakes import throw
@@ -87,41 +89,43 @@ class FmqpClient(Link):
                 throw("again")
             return self._tell(flags | _WILL * will, topic, payload, None, False)
         size = len(payload)
+        outage = self.outage
         recent = self._recent
-        for packet, name, tail, known, length in recent:  # noqa: B007  # for what follows
+        for packet, end, name, tail, known, length in recent:  # noqa: B007  # for below
             if known is topic and length == size:
                 break
         else:
             # All the heap that it takes is taken before anything is sent.
             name = self._normalised(topic)
             letters = len(name)
-            packet = bytearray(self._fitting(0, _HEADER + letters + size))
+            end = self._fitting(0, _HEADER + letters + size)
+            packet = bytearray(end)
             tail = "%ds" % size
             pack_into(">BBI%ds%ds" % (letters, size), packet, 0, 0, letters, size, name, payload)
             if isinstance(topic, (bytes, str)):  # others may change
                 if len(recent) == _RECENT:
-                    recent.pop(0)
-                recent.append((packet, name, tail, topic, size))
+                    del recent[0]
+                recent.append((packet, end, name, tail, topic, size))
         if self.up and not self._last:
             # Like one before, but for its flags and payload.
             packet[0] = flags
             pack_into(tail, packet, -size, payload)
-            if self.outage is not None:
-                if self.outage.write(self, confirm, packet):
-                    return
-            elif not confirm:
+            if not confirm if outage is None else outage.register(packet, end, confirm):
                 try:
                     sent = self.stream.write(packet)
                 except OSError as error:
-                    self._fail(None, error)
-                size = len(packet)
-                if sent != size:
-                    self._out[:size] = packet
+                    if outage is None:
+                        self._fail(None, error)
+                    sent = error
+                if sent == end:
+                    return
+                self._out[:end] = packet
+                self._last = end
+                if outage is None:
                     self._first = sent or 0
-                    self._last = size
-                    self._push()
-                return
-        self._send(flags, name, payload, confirm)
+                    return self._push()
+                return outage.write(self, confirm, sent)
+        return self._send(flags, name, payload, confirm)
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.

@@ -225,9 +225,8 @@ class Link:
     def _plan(self):
         # Ask for signs of life, judge the peer, and note when that has to be done again.
         now = ticks_ms()
-        if self._last or not self.up:
-            left = self.keepalive_ms
-        else:
+        left = self.keepalive_ms
+        if self.up and not self._last:
             left = ticks_diff(self._asks, now)
             if left <= 0:
                 left = self.keepalive_ms
@@ -291,10 +290,10 @@ class Link:
         self._drop(failed, pause or None)
         raise failed
 
-    def _fill(self, view):
+    def _fill(self, buffer):
         # Read once; true if bytes came, and the link is still there.
         try:
-            count = self.stream.readinto(view)
+            count = self.stream.readinto(buffer)
         except OSError as error:
             self._fail(None, error)
         if count is None:

@@ -440,7 +440,7 @@ class MicroMsg2Client(Link):
         self.discarded += not more
         return 0
 
-    def _dispatch(self, buf, view, first, stop, body, end):
+    def _dispatch(self, buf, data, first, stop, body, end):
         # Call every handler of one message, whatever the others do; return how many there were.
         is_queue = stop - first <= len(_TOPIC) or not buf.startswith(_TOPIC, first)
         if not is_queue:
@@ -460,11 +460,11 @@ class MicroMsg2Client(Link):
             count += 1
             try:
                 if raw:
-                    handler(view, first, stop, body, end)
+                    handler(data, first, stop, body, end)
                     continue
                 if payload is None:
-                    payload = bytes(view[body:end])
-                    buf = bytes(view[first:stop])
+                    payload = bytes(data[body:end])
+                    buf = bytes(data[first:stop])
                     stop -= first
                     first = 0
                 handler(buf, payload)

@@ -59,6 +59,7 @@ class Ring:
         self._buf = bytearray(size)
         self._view = memoryview(self._buf)
         self._size = None  # of messages for which the format is
+        self.register = self.register  # each publication asks, and a class is slow to tell
         self._clear()
         self._loaded = self._done = 0  # the newest that came into the ring, and that went
         self._asked = self._number = 0  # how many records the ping of this number confirms
@@ -132,7 +133,8 @@ class Ring:
                 else:
                     size = 0  # the store has it
                 if size:
-                    self._go_on(client, confirm, size, None)
+                    client._last = size
+                    self.write(client, confirm, None)
                     return
         client._ping = number  # it has not gone under the next one
         if size:
@@ -145,32 +147,39 @@ class Ring:
             except LinkError:
                 pass  # it is here
 
-    def write(self, client, confirm, packet):
-        """Have the message ``packet`` written; ``confirm``: keep it, too.
+    def register(self, packet, size, confirm):
+        """Say whether the message ``packet`` may be written now; with ``confirm``, keep it first.
 
-        Returns False if something comes before it, or, with ``confirm``, it is not as long as the
-        last one here, or there is no room behind that: then the client has to ``send`` it.
+        Not if something comes before it; nor, to be kept, if it is not as long as the last one
+        here, or there is no room behind that: then the client has to ``send`` it.
         """
-        size = len(packet)
-        if confirm:
-            at = self._end
-            end = at + _HEAD + size
-            if end > self._limit or size != self._size:
-                return False
-            # It has no number and no time: these are for a store, and for stamps.
-            pack_into(self._brief, self._buf, at + _SIZE, size, _CONFIRM, packet)
-            self._end = end
-            self._here += 1
-        elif self._unsent or self.stamp or (self.store and self._is_behind()):
+        if not confirm:
+            return not (self._unsent or self.stamp or (self.store and self._is_behind()))
+        end = self._end + _HEAD + size
+        if end > self._limit or size != self._size:
             return False
-        try:
-            sent = client.stream.write(packet)
-        except OSError as error:
-            sent = error
-        if sent != size:
-            client._out[:size] = packet
-            self._go_on(client, confirm, size, sent)
+        # The last four bytes of its head: one of the time, the size, the state. A number and a time
+        # are for a store, and for stamps.
+        pack_into(self._brief, self._buf, end - size - 4, size << 8 | _CONFIRM, packet)
+        self._end = end
+        self._here += 1
         return True
+
+    def write(self, client, confirm, sent):
+        """Have the message written that is in the transmit buffer.
+
+        ``sent``: how many of its bytes went, or the OSError that is why none did. If the link
+        fails, it stays here, also if it only waits now, as under umotemq.aio.
+        """
+        self._writing = 0 if confirm else client._last
+        self._out = client._out
+        try:
+            if isinstance(sent, OSError):
+                client._fail(None, sent)
+            client._first = sent or 0
+            client._push()
+        except LinkError:
+            pass
 
     def drain(self, client):
         """Send what is here, as far as the stream of ``client`` takes it, and ask for answers."""
@@ -242,24 +251,9 @@ class Ring:
     # ---- inside ----
 
     def _clear(self):
-        self._limit = 0  # where the room behind ``_end`` ends, for ``write``
+        self._limit = 0  # where the room behind ``_end`` ends, for ``register``
         self._here = self._unsent = 0  # records here, and how many of them were not sent yet
         self._first = self._next = self._end = 0  # of the oldest, of the first unsent, of the room
-
-    def _go_on(self, client, confirm, size, sent):
-        # Have the message written that is in the transmit buffer, of which ``sent`` bytes went, or
-        # that is why none did. If the link fails, it stays here, also if it only waits now, as
-        # under umotemq.aio.
-        client._last = size
-        self._writing = 0 if confirm else size
-        self._out = client._out
-        try:
-            if isinstance(sent, OSError):
-                client._fail(None, sent)
-            client._first = sent or 0
-            client._push()
-        except LinkError:
-            pass
 
     def _is_behind(self):
         # Whether the store has messages that were not here yet, and so come before a new one.
@@ -322,7 +316,7 @@ class Ring:
         if size != self._size:
             # To assign a slice of a bytearray would move all that is behind it, and take heap.
             format = ">IIHB%ds" % size
-            self._brief = ">HB%ds" % size
+            self._brief = ">I%ds" % size
             self._format = format
             self._size = size  # when there was heap for both
         pack_into(self._format, buf, at, sequence, ticks_ms(), size, state, packed)
@@ -336,8 +330,8 @@ class Ring:
         return True
 
     def _measure(self):
-        # How far messages like the last one, which was sent, may go. Not with a store or stamps:
-        # each of those is another one.
+        # How far messages may go behind the last one, which was sent. Not with a store or stamps:
+        # these want more of each.
         self._limit = self._first if self._here and self._end <= self._first else len(self._buf)
         if self.store or self.stamp:
             self._limit = 0

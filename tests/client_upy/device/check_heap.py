@@ -9,6 +9,7 @@ import sys
 
 import micropython
 from checks import Memory, check, equal, publication, run
+from clients_in_memory import broker
 
 from umotemq.fmqp import FmqpClient
 from umotemq.lightmq import LightmqClient
@@ -205,6 +206,41 @@ def confirmed_messages_take_no_heap():
     client.ping(2000)
     client.poll(0)
     equal((client.outage.count, client.outage.dropped), (0, 0))
+    client.close()
+
+
+class Swallowing(Memory):
+    """A broker; while it ``swallows``, it takes what is written, without heap, and says nothing."""
+
+    swallows = False
+    answer = staticmethod(broker)
+
+    def write(self, data):
+        return len(data) if self.swallows else Memory.write(self, data)
+
+
+@check
+def fmqp_keeps_what_is_to_be_confirmed_without_allocating():
+    from umotemq.outage import Ring
+
+    ring = Ring(_COUNT * 32)
+    client = connected(FmqpClient(Swallowing(), name="n", outage=ring, keepalive_ms=60000))
+    stream = client.stream
+    payload = bytearray(4)
+
+    def publish(count):
+        for n in range(count):
+            client.publish(topics[n % len(topics)], payload, confirm=True)
+            client.publish(topics[n % len(topics)], payload)
+
+    for topics in ([b"t/one"], ["t/one", b"t/two"]):
+        stream.swallows = True
+        none(publish, "FMQP confirmed to %s" % topics)
+        equal(ring.count >= _COUNT, True)
+        stream.swallows = False
+        while ring.count:
+            client.poll(10)
+        equal(ring.dropped, 0)
     client.close()
 
 
