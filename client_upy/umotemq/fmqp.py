@@ -110,6 +110,7 @@ class FmqpClient(Link):
             # Like one before, but for its flags and payload.
             packet[0] = flags
             pack_into(tail, packet, -size, payload)
+            # A ring says whether others come first; without one, nothing can be confirmed.
             if not confirm if outage is None else outage.register(packet, end, confirm):
                 try:
                     sent = self.stream.write(packet)
