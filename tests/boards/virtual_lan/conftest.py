@@ -1,5 +1,6 @@
 """A LAN, virtual ESP32s on it, and a broker at the address that faces them."""
 
+import contextlib
 import ctypes
 import subprocess
 import sys
@@ -40,10 +41,23 @@ def board(lan: VirtualLan, tmp_path: Path) -> Iterator[VirtualBoard]:
 @pytest.fixture
 def broker(lan: VirtualLan) -> Iterator[str]:
     """HOST:PORT of an FMQP listener on the LAN; it takes a client for dead after 2 s of silence."""
+    with _listening(lan, "--set", "fmqp.idle_timeout_s=2") as address:
+        yield address
+
+
+@pytest.fixture
+def patient_broker(lan: VirtualLan) -> Iterator[str]:
+    """The same with the usual patience: where frames are lost, TCP may be silent for seconds."""
+    with _listening(lan) as address:
+        yield address
+
+
+@contextlib.contextmanager
+def _listening(lan: VirtualLan, *options: str) -> Iterator[str]:
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "motemq", "broker", "--ephemeral", "--insecure-bind"),
-            *("--listen", f"fmqp://{lan.host}:0", "--set", "fmqp.idle_timeout_s=2"),
+            *("--listen", f"fmqp://{lan.host}:0", *options),
         ],
         stdout=subprocess.PIPE,
         text=True,

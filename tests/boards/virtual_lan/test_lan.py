@@ -103,12 +103,12 @@ def test_a_network_may_have_a_password(lan_is_possible: None, tmp_path: Path) ->
 
 
 def test_publications_arrive_by_a_link_that_loses_and_delays(
-    client: VirtualBoard, lan: VirtualLan, broker: str
+    client: VirtualBoard, lan: VirtualLan, patient_broker: str
 ) -> None:
     client.control.set_link(loss=0.05, delay_ms=20)
-    with Observer(broker, "lan/number") as observer, _repl(client) as repl:
+    with Observer(patient_broker, "lan/number") as observer, _repl(client) as repl:
         _join(repl)
-        _to(repl, _CLIENT, broker)
+        _to(repl, _CLIENT, patient_broker)
         _run(repl, "for i in range(100): c.publish(b'lan/number', b'%d' % i)\nc.ping()")
         observer.wait_for(lambda seen: len(seen) >= 100, _S)
         assert [int(message.text) for message in observer.seen()] == list(range(100))
