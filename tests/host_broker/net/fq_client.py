@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import ssl
+import urllib.request
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TypeVar
@@ -177,3 +178,12 @@ def fq_client(port: int, queue: bytes, user: bytes = b"me") -> Iterator[FqClient
     """A client, while the block lasts."""
     with FqClient(port, queue, user) as client:
         yield client
+
+
+def submit(port: int, exchange: str, payload: bytes) -> None:
+    """Publish by the page, with the route "r". When it has answered, that is kept, and all that the
+    broker had read before it."""
+    headers = {"X-Fq-Exchange": exchange, "X-Fq-Route": "r"}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/submit", payload, headers)
+    with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
+        assert answer.status == 200

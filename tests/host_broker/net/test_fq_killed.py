@@ -9,7 +9,7 @@ import pytest
 
 from tests.host_broker.net.broker_process import broker, until
 from tests.host_broker.net.certificates import Authority
-from tests.host_broker.net.fq_client import FqClient, fq_client
+from tests.host_broker.net.fq_client import FqClient, fq_client, submit
 
 _LISTEN = ("--listen", "fq://127.0.0.1:0")
 _MANY = 1_000
@@ -32,7 +32,7 @@ def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
                     sender.publish(b"e", b"r%d" % (number[-1] % 7), number, number)
                 # The answer of what is submitted then is for all that was read before it, too.
                 until(lambda: f'"msgs_in": "{_MANY - 1}"' in _statistics(port))
-                _submit(port, numbers[-1])
+                submit(port, "e", numbers[-1])
             consumer.open_data()
             first = consumer.payloads(_MANY // 2)
             running.end(signal.SIGKILL)
@@ -77,7 +77,7 @@ def test_what_a_slow_consumer_has_not_got_is_not_lost(
                 for body in bodies[:-1]:
                     sender.publish(b"e", b"r", body)
                 until(lambda: f'"msgs_in": "{len(bodies) - 1}"' in _statistics(port))
-                _submit(port, bodies[-1])
+                submit(port, "e", bodies[-1])
             running.end(sent)
             first = consumer.rest()
     assert first == bodies[: len(first)]
@@ -105,7 +105,7 @@ def test_a_queue_that_a_kill_has_left_is_named_and_ends_with_its_client(tmp_path
             consumer.bind(b"e", b"prefix:")
             sender.publish(b"e", b"r", b"1")
             until(lambda: '"msgs_in": "1"' in _statistics(port))
-            _submit(port, b"2")
+            submit(port, "e", b"2")
             running.end(signal.SIGKILL)
     with broker(*data, *_LISTEN) as running:
         with fq_client(running.ports["fq"], b"left\0disk:public") as consumer:
@@ -116,15 +116,6 @@ def test_a_queue_that_a_kill_has_left_is_named_and_ends_with_its_client(tmp_path
     with broker(*data, *_LISTEN) as running:
         _, said = running.end()
     assert "fq/left" not in said
-
-
-def _submit(port: int, payload: bytes) -> None:
-    headers = {"X-Fq-Exchange": "e", "X-Fq-Route": "r"}
-    url = f"http://127.0.0.1:{port}/submit"
-    with urllib.request.urlopen(
-        urllib.request.Request(url, payload, headers), timeout=20
-    ) as answer:
-        assert answer.status == 200
 
 
 def _statistics(port: int) -> str:
