@@ -77,7 +77,7 @@ class FmqpClient(Link):
         ``tx_size`` or no broker takes the topic, LinkError while the link is down and no
         ``outage`` keeps it.
         """
-        if not isinstance(payload, bytes):
+        if payload.__class__ is not bytes:  # type() is a name that takes long to be found
             payload = encoded(payload)
         flags = 0
         if retain:
