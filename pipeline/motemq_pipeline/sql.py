@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -45,7 +46,10 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
     import duckdb
 
     with contextlib.ExitStack() as opened:
-        connection = opened.enter_context(duckdb.connect())
+        # What does not fit into memory; else it would be in the folder that somebody is in.
+        spilled = opened.enter_context(TemporaryDirectory(prefix="motemq-query-"))
+        config = {"temp_directory": spilled}
+        connection = opened.enter_context(duckdb.connect(config=config))
         connection.execute("SET TimeZone = 'UTC'")
         with _duckdbs_words():
             _refuse_changes([one.type.name for one in connection.extract_statements(sql)])

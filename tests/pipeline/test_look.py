@@ -6,6 +6,7 @@ import logging
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -117,6 +118,14 @@ def test_the_tables_there_are_can_be_asked_for(desk: Tables, sql: str) -> None:
 def test_what_asks_nothing_is_told(desk: Tables, sql: str, told: str) -> None:
     with pytest.raises(PipelineError, match=told):
         by_duckdb(sql, desk.place)
+
+
+def test_what_does_not_fit_into_memory_is_gone_once_the_answer_is_read(desk: Tables) -> None:
+    """It is among temporary files, and not in the folder in which somebody asks."""
+    _, rows = by_duckdb("select current_setting('temp_directory')", desk.place)
+    ((folder,),) = rows
+    assert Path(folder).parent == Path(tempfile.gettempdir())
+    assert not Path(folder).exists()
 
 
 def test_rows_come_as_they_are_asked_for(desk: Tables) -> None:
