@@ -48,8 +48,7 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
     with contextlib.ExitStack() as opened:
         # What does not fit into memory; else it would be in the folder that somebody is in.
         spilled = opened.enter_context(TemporaryDirectory(prefix="motemq-query-"))
-        config = {"temp_directory": spilled}
-        connection = opened.enter_context(duckdb.connect(config=config))
+        connection = opened.enter_context(duckdb.connect(config={"temp_directory": spilled}))
         connection.execute("SET TimeZone = 'UTC'")
         with _duckdbs_words():
             _refuse_changes([one.type.name for one in connection.extract_statements(sql)])
