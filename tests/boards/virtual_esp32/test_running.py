@@ -4,17 +4,15 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from boards.virtual.board import VirtualBoard
+from tests.boards.raw_repl import raw_repl, soft_reset_by_code
 
 Tool = Callable[..., str]
-
-_RAW_REPL = b"raw REPL; CTRL-B to exit\r\n>"
 
 
 def _wait_for_boots(board: VirtualBoard, boots: int) -> None:
@@ -87,42 +85,14 @@ def test_files_survive_resets_and_a_new_process(
 
 def _reset_by_code(board: VirtualBoard) -> None:
     """Run ``machine.reset()`` and wait for the boot that follows."""
-    with _raw_repl(board) as line:
+    with raw_repl(board) as line:
         line.sendall(b"import machine; machine.reset()\x04")
         _wait_for_boots(board, 2)
 
 
-def _soft_reset_by_code(board: VirtualBoard) -> None:
-    """Run ``machine.soft_reset()`` and wait for the raw REPL that follows.
-
-    mpremote does not wait for it: the banner of the reset is then as good as its own to it.
-    """
-    with _raw_repl(board) as line:
-        line.sendall(b"import machine; machine.soft_reset()\x04")
-        _read_to(line, b"MPY: soft reboot\r\n")
-        _read_to(line, _RAW_REPL)
-
-
-@contextmanager
-def _raw_repl(board: VirtualBoard) -> Iterator[socket.socket]:
-    port = int(board.address.serial_urls["socket"].rpartition(":")[2])
-    with socket.create_connection(("127.0.0.1", port), 20) as line:
-        line.sendall(b"\r\x03\x01")
-        _read_to(line, _RAW_REPL)
-        yield line
-
-
-def _read_to(line: socket.socket, end: bytes) -> None:
-    said = b""
-    while not said.endswith(end):
-        byte = line.recv(1)
-        assert byte, said
-        said += byte
-
-
 @pytest.mark.parametrize(
     ("restart", "cause"),
-    [(_reset_by_code, 2), (_soft_reset_by_code, 5)],
+    [(_reset_by_code, 2), (soft_reset_by_code, 5)],
     ids=["machine.reset", "machine.soft_reset"],
 )
 def test_the_board_knows_why_it_started(

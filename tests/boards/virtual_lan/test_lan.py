@@ -19,6 +19,7 @@ from boards.virtual.lan.process import VirtualLan, command
 from boards.virtual.preload import preload
 from firmware.build import ensure
 from tests.boards.lan_possible import is_here
+from tests.boards.raw_repl import soft_reset_by_code
 
 _S = 30.0
 _JOIN = """
@@ -155,8 +156,7 @@ def test_a_board_that_dies_says_nothing_unless_its_program_just_ends(
 def test_a_soft_reset_keeps_the_network(board: VirtualBoard, broker: str) -> None:
     with _repl(board) as repl:
         _join(repl)
-        with contextlib.suppress(NoReply):
-            repl.exec("import machine; machine.soft_reset()", deadline_s=0.5)
+    soft_reset_by_code(board)
     with _repl(board) as repl:
         assert _run(repl, "import network; print(network.WLAN().isconnected())").strip() == "True"
         _to(repl, _DIAL, broker)
