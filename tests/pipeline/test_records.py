@@ -226,6 +226,16 @@ def test_messages_with_properties_are_rows_as_all_others(
     assert {row["path"] for row in rows} == {"a/b"}
 
 
+def test_a_length_of_properties_does_not_wrap(tmp_path: Path) -> None:
+    """A number of 32 bits would, and so find a packet three bytes further on."""
+    segment = Segment()
+    message = b"\xff\xff\xff" + packet("a/b", b"x", flags=0xFF)
+    segment.block(Record(_ONE, [message], encoding=2))
+    segment.write(tmp_path)
+    with pytest.raises(JournalError, match="properties reach beyond their message"):
+        read_rows(tmp_path)
+
+
 @given(
     st.lists(
         st.lists(
