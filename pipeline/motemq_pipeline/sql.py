@@ -3,10 +3,12 @@
 import contextlib
 import json
 import re
+import shutil
+import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -47,8 +49,11 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
 
     with contextlib.ExitStack() as opened:
         # What does not fit into memory; else it would be in the folder that somebody is in.
-        spilled = opened.enter_context(TemporaryDirectory(prefix="motemq-query-"))
-        connection = opened.enter_context(duckdb.connect(config={"temp_directory": spilled}))
+        spilled = mkdtemp(prefix="motemq-query-")
+        connection = duckdb.connect(config={"temp_directory": spilled})
+        # Also if nobody asks for a row: then both are let go of at once.
+        opened.callback(weakref.finalize(connection, shutil.rmtree, spilled, ignore_errors=True))
+        opened.enter_context(connection)
         connection.execute("SET TimeZone = 'UTC'")
         with _duckdbs_words():
             _refuse_changes([one.type.name for one in connection.extract_statements(sql)])

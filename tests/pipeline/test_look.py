@@ -1,6 +1,7 @@
 """Looking at tables: SQL, exports, compaction, as commands and within Spark."""
 
 import csv
+import gc
 import json
 import logging
 import shutil
@@ -120,12 +121,24 @@ def test_what_asks_nothing_is_told(desk: Tables, sql: str, told: str) -> None:
         by_duckdb(sql, desk.place)
 
 
-def test_what_does_not_fit_into_memory_is_gone_once_the_answer_is_read(desk: Tables) -> None:
-    """It is among temporary files, and not in the folder in which somebody asks."""
+def test_what_does_not_fit_into_memory_is_gone_once_the_answer_is(
+    desk: Tables, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is among temporary files, for nobody else to read, and not where somebody asks."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     _, rows = by_duckdb("select current_setting('temp_directory')", desk.place)
-    ((folder,),) = rows
-    assert Path(folder).parent == Path(tempfile.gettempdir())
-    assert not Path(folder).exists()
+    (made,) = tmp_path.iterdir()
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert list(rows) == [(str(made),)]
+    assert not made.exists()
+    _, rows = by_duckdb("select 1", desk.place)  # and nobody asks for its rows
+    assert list(tmp_path.iterdir())
+    del rows
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(PipelineError):
+        by_duckdb("select nothing", desk.place)
+    gc.collect()
+    assert not list(tmp_path.iterdir())
 
 
 def test_rows_come_as_they_are_asked_for(desk: Tables) -> None:

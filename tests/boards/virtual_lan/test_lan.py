@@ -154,8 +154,11 @@ def test_a_board_that_dies_says_nothing_unless_its_program_just_ends(
 
 
 def test_a_soft_reset_keeps_the_network(board: VirtualBoard, broker: str) -> None:
-    with _repl(board) as repl:
+    repl = _repl(board)
+    try:
         _join(repl)
+    finally:
+        repl.close(friendly=False)  # the next line's words could overtake a farewell on this one
     soft_reset_by_code(board)
     with _repl(board) as repl:
         assert _run(repl, "import network; print(network.WLAN().isconnected())").strip() == "True"
