@@ -19,7 +19,7 @@ from struct import pack_into
 
 from micropython import const
 
-from umotemq.link import Link, encoded, getrandbits
+from umotemq.link import Link, encoded
 
 _SUBSCRIPTION = const(0x80)  # bits from the first one on (R2)
 _UNSUBSCRIBE = const(0x40)
@@ -29,6 +29,7 @@ _WILL = const(0x08)
 _RETAIN = const(0x04)  # the specification's "cache"
 _HEADER = const(6)
 _SLASH = const(0x2F)
+_RETAINED = const(0x4000000)  # above each length
 _RECENT = const(16)  # so many kinds of publications, by topic and length, are not looked into again
 
 
@@ -51,12 +52,14 @@ class FmqpClient(Link):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
-        # What was published lately: tuples of the packet, the topic as it is sent, the payload's
-        # format, the topic as it was given, the payload's length.
+        # What was published lately: tuples of the topic as it was given; the payload's length, with
+        # _RETAINED; the packet and its length; the payload's format; the topic as it is sent.
         self._recent = []
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
         if self.name is None:
+            from random import getrandbits
+
             self.name = str(getrandbits(28))
         self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
         self._ask(False)  # it must fit, as must its echo, or the link could never come up
@@ -66,7 +69,9 @@ class FmqpClient(Link):
             throw("rx_size", self.rx_size, self._last)
         self._last = 0
 
-    def publish(self, topic, payload, *, retain=False, will=False, again=False, confirm=False):
+    def publish(
+        self, topic, payload, flags=..., retain=False, will=False, again=False, confirm=False
+    ):
         """Send one publication, in one write.
 
         ``retain``: the broker keeps it for later subscribers. ``will``: it publishes it when
@@ -79,20 +84,20 @@ class FmqpClient(Link):
         """
         if payload.__class__ is not bytes:  # type() is a name that takes long to be found
             payload = encoded(payload)
-        flags = 0
+        outage = self.outage
+        kind = size = len(payload)
         if retain:
-            flags = _RETAIN
-        if will or again:
-            if confirm:
+            kind |= _RETAINED
+        # They are given by name: ``flags`` takes what is not. With a ``*`` in its place each of
+        # them would be looked up for every message.
+        if will or again or flags is not ...:
+            if confirm or flags is not ...:
                 from umotemq.mistakes import throw
 
-                throw("again")
-            return self._tell(flags | _WILL * will, topic, payload, None, False)
-        size = len(payload)
-        outage = self.outage
-        recent = self._recent
-        for packet, end, name, tail, known, length in recent:  # noqa: B007  # for below
-            if known is topic and length == size:
+                throw("flags", flags)
+            return self._tell(kind >> 24 | _WILL * will, topic, payload, None, False)
+        for known, like, packet, end, tail, name in self._recent:  # noqa: B007  # for below
+            if known is topic and like == kind:
                 break
         else:
             # All the heap that it takes is taken before anything is sent.
@@ -101,14 +106,14 @@ class FmqpClient(Link):
             end = self._fitting(0, _HEADER + letters + size)
             packet = bytearray(end)
             tail = "%ds" % size
-            pack_into(">BBI%ds%ds" % (letters, size), packet, 0, 0, letters, size, name, payload)
-            if isinstance(topic, (bytes, str)):  # others may change
-                if len(recent) == _RECENT:
-                    del recent[0]
-                recent.append((packet, end, name, tail, topic, size))
+            pack_into(
+                ">BBI%ds%ds" % (letters, size), packet, 0, kind >> 24, letters, size, name, payload
+            )
+            if topic.__class__ in (bytes, str):  # others may change
+                del self._recent[: 1 - _RECENT]
+                self._recent.append((topic, kind, packet, end, tail, name))
         if self.up and not self._last:
-            # Like one before, but for its flags and payload.
-            packet[0] = flags
+            # Like one before, but for its payload.
             pack_into(tail, packet, -size, payload)
             # A ring says whether others come first; without one, nothing can be confirmed.
             if not confirm if outage is None else outage.register(packet, end, confirm):
@@ -120,13 +125,16 @@ class FmqpClient(Link):
                     sent = error
                 if sent == end:
                     return
-                self._out[:end] = packet
                 self._last = end
+                # A slice would take heap. Without it the rest could not be sent, after a part was.
+                while end:
+                    end -= 1
+                    self._out[end] = packet[end]
                 if outage is None:
                     self._first = sent or 0
                     return self._push()
                 return outage.write(self, confirm, sent)
-        return self._send(flags, name, payload, confirm)
+        return self._send(packet[0], name, payload, confirm)
 
     def subscribe(self, topic, handler, *, feedback=False, debug=False, raw=False):
         """Subscribe; ``poll`` then calls ``handler(topic, payload)`` with bytes; it awaits nothing.

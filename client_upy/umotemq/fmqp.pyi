@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from types import EllipsisType
 from typing import Literal, overload
 
 from typing_extensions import Unpack
@@ -18,7 +19,7 @@ class FmqpClient(Link):
         self,
         topic: _Text,
         payload: _Text,
-        *,
+        flags: EllipsisType = ...,  # the others by name
         retain: bool = False,
         will: bool = False,
         again: bool = False,

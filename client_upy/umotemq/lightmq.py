@@ -8,12 +8,11 @@ answer = client.send(b"hello")
 client.run()
 """
 
-import random
 import struct
 
 from micropython import const
 
-from umotemq.link import Link, LinkError, encoded
+from umotemq.link import Link, LinkError, encoded, getrandbits
 
 _CONNECT = const(1)
 _CONNACK = const(2)
@@ -42,7 +41,9 @@ class LightmqClient(Link):
     def __init__(self, transport, client_id, **options):
         client_id = encoded(client_id)
         if not 0 < len(client_id) < 256:
-            raise ValueError("client_id of %d bytes" % len(client_id))
+            from umotemq.mistakes import throw
+
+            throw("client_id", len(client_id))
         self.code = self._formatted = None
         self.oversized = self.unanswered = 0
         self._flushed = 0  # ``unanswered`` when ``flush`` last told of it
@@ -59,7 +60,7 @@ class LightmqClient(Link):
         # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.
         dialects = {"spec": (5, 3, 0), "gbaranski": (3, 5, 1)}
         self._opcode, self._ping_opcode, self._accepted = dialects[self.dialect]
-        self._id = random.getrandbits(16)
+        self._id = getrandbits(16)
         self._greet()  # it must fit, or the link could never come up
         self._greeted = self._last = 0
 
@@ -144,7 +145,9 @@ class LightmqClient(Link):
         flags = operation == self._opcode  # how many bytes of them
         size = len(data)
         if size > _MAX_DATA:
-            raise ValueError("%d bytes of data" % size)
+            from umotemq.mistakes import throw
+
+            throw("data", size)
         length = 2 + flags + size
         last = self._last
         end = self._fitting(last, last + _HEADER + length)

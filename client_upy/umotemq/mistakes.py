@@ -4,6 +4,9 @@ from umotemq.link import LinkError
 
 _WHY = {
     "again": "confirm is not for what is sent on each link: will, again",
+    "client_id": "client_id of %d bytes, not 1 to 255",
+    "data": "%d bytes of data, at most 65463",
+    "flags": "flags by name, as retain=True",
     "name": "name %r: not up to 255 bytes of ASCII",
     "open": "%r is no transport, as Tcp(host, port) is",
     "outage": "confirm needs an outage",
@@ -14,8 +17,16 @@ _WHY = {
 
 
 def throw(what, *values):
-    """Raise ValueError that says why; TypeError if it is no transport that was given."""
-    raise (TypeError if what == "open" else ValueError)(_WHY[what] % values)
+    """Raise ValueError that says why; TypeError if it is no transport or no flag that was given.
+
+    ``flags`` comes with what was given in their place: if nothing, ``...``, the mistake is
+    ``confirm`` for what is sent on each link.
+    """
+    if what == "flags":
+        if values[0] is ...:
+            what = "again"
+        values = ()
+    raise (TypeError if what in ("open", "flags") else ValueError)(_WHY[what] % values)
 
 
 def no_room(client, start, end):

@@ -333,6 +333,45 @@ def what_found_no_heap_was_not_sent():
             equal(stream.written, 12)
 
 
+class Narrow(Memory):
+    """Takes ``room`` bytes, then nothing, which takes no heap."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = bytearray(64)
+        self.written = 0
+        self.room = 64
+
+    def write(self, data):
+        size = min(len(data), self.room)
+        for at in range(size):
+            self.kept[self.written + at] = data[at]
+        self.written += size
+        self.room -= size
+        return size or None
+
+
+@check
+def what_was_written_in_part_is_gone_on_with():
+    """Though there is no heap when the stream has taken a part of a message."""
+    from umotemq.outage import Ring
+
+    for ring in (None, Ring(200)):
+        for room in (0, 1, 11):
+            client = FmqpClient(Narrow(), name=b"", outage=ring)
+            connected(client)
+            stream = client.stream
+            client.publish(b"t/t", b"abc")
+            stream.written = 0
+            stream.room = room
+            fails_without_heap(lambda client=client: client.publish(b"t/t", b"def"))
+            stream.room = 64
+            client.poll(0)
+            client.publish(b"t/t", b"ghi")
+            sent = bytes(stream.kept[: stream.written])
+            equal(sent, publication(b"t/t", b"def") + publication(b"t/t", b"ghi"))
+
+
 @check
 def a_long_run_leaves_nothing_behind():
     client = fmqp("echo")

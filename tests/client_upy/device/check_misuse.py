@@ -258,6 +258,10 @@ def calls_in_the_shape_of_umqtt_are_refused():
     for wrong in (
         lambda: client.publish(b"a", b"b", True),
         lambda: client.publish(b"a", b"b", True, 1),
+        lambda: client.publish(b"a", b"b", False, 1),
+        lambda: client.publish(b"a", b"b", None, retain=True),
+        lambda: client.publish(b"a", b"b", False, confirm=True),
+        lambda: client.publish(b"a", b"b", flags=0),
         lambda: client.subscribe(b"a"),
         lambda: client.subscribe(b"a", 1),
         lambda: client.connect(True),
@@ -265,6 +269,13 @@ def calls_in_the_shape_of_umqtt_are_refused():
         lambda: FmqpClient(stream, keepalive=30),
     ):
         raises(TypeError, wrong)
+        equal(stream.take(), b"")
+    client.connect(timeout_ms=1000)
+    for retain in (False, True):
+        client.publish(b"a", b"b", retain=retain)
+        stream.take()
+        error = raises(TypeError, client.publish, b"a", b"b", retain)
+        equal((error.args[0], stream.take()), ("flags by name, as retain=True", b""))
 
 
 @check
@@ -294,6 +305,30 @@ def what_can_never_work_is_refused_in_words():
         lambda: LightmqClient(stream, "me", tx_size=5),
     ):
         equal(" bytes, tx_size " in raises(ValueError, client).args[0], True)
+    for size in (0, 256):
+        error = raises(ValueError, LightmqClient, stream, b"x" * size)
+        equal(error.args[0], "client_id of %d bytes, not 1 to 255" % size)
+    client = FmqpClient(stream, outage=Ring(200))
+    for flag in ("will", "again"):
+        error = raises(ValueError, client.publish, b"a", b"b", confirm=True, **{flag: True})
+        equal(error.args[0], "confirm is not for what is sent on each link: will, again")
+
+
+class Long(bytes):
+    """What says that it is longer than any message, and takes no heap for it."""
+
+    def __len__(self):
+        return 65464
+
+
+@check
+def data_that_no_frame_takes_is_refused_in_words():
+    client, stream = lightmq()
+    client.connect(timeout_ms=1000)
+    stream.take()
+    error = raises(ValueError, client.post, Long())
+    equal(error.args[0], "65464 bytes of data, at most 65463")
+    equal(stream.take(), b"")
 
 
 @check
