@@ -50,10 +50,10 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
     with contextlib.ExitStack() as opened:
         # What does not fit into memory; else it would be in the folder that somebody is in.
         spilled = mkdtemp(prefix="motemq-query-")
-        connection = duckdb.connect(config={"temp_directory": spilled})
+        opened.callback(shutil.rmtree, spilled, ignore_errors=True)
+        connection = opened.enter_context(duckdb.connect(config={"temp_directory": spilled}))
         # Also if nobody asks for a row: then both are let go of at once.
-        opened.callback(weakref.finalize(connection, shutil.rmtree, spilled, ignore_errors=True))
-        opened.enter_context(connection)
+        weakref.finalize(connection, shutil.rmtree, spilled, ignore_errors=True)
         connection.execute("SET TimeZone = 'UTC'")
         with _duckdbs_words():
             _refuse_changes([one.type.name for one in connection.extract_statements(sql)])

@@ -140,6 +140,15 @@ def test_what_does_not_fit_into_memory_is_gone_once_the_answer_is(
     gc.collect()
     assert not list(tmp_path.iterdir())
 
+    def out_of_threads(**_: object) -> None:
+        assert list(tmp_path.iterdir())
+        raise duckdb.IOException("no more threads")
+
+    monkeypatch.setattr(duckdb, "connect", out_of_threads)
+    with pytest.raises(duckdb.IOException):
+        by_duckdb("select 1", desk.place)
+    assert not list(tmp_path.iterdir())
+
 
 def test_rows_come_as_they_are_asked_for(desk: Tables) -> None:
     """An answer of any length takes the memory of a few batches."""
