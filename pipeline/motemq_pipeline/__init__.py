@@ -13,8 +13,9 @@
 - ``storage``: where tables are; ``delta``: tables there; ``parquet_files``: what executors write;
   ``table_source``: tables as a source of Spark
 - ``silver``: messages to readings or to quarantine, each reading once
-- ``gold``, ``rollups``, ``sequence_numbers``: readings to boards, hours, streams; ``windows``: the
-  roll-ups' part that works on columns; ``refresh``: of these, what is out of date
+- ``gold``, ``rollups``, ``sequence_numbers``: readings to boards, hours, streams; ``arrived``,
+  ``windows``, ``readings``, ``sketches``: the roll-ups' part that works on columns; ``refresh``: of
+  these, what is out of date
 - ``rig``: a rig's lines to tables, and many runs beside each other
 - ``job``: all tables in their order, once
 - ``run``: all tables all the time: ``config``, ``source_options``, ``streams``, ``restarts``,

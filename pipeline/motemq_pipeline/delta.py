@@ -23,7 +23,14 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, bounded_columns
-from motemq_pipeline.schemas import DATE, DATED_BY, TABLES, VERSIONS, arrow_schema
+from motemq_pipeline.schemas import (
+    DATE,
+    DATED_BY,
+    REWRITTEN,
+    TABLES,
+    VERSIONS,
+    arrow_schema,
+)
 from motemq_pipeline.storage import HISTORY_S, Storage, refusal, unknown_scheme
 
 if TYPE_CHECKING:  # readers need no Spark
@@ -33,6 +40,9 @@ if TYPE_CHECKING:  # readers need no Spark
 OWNER: Final = "motemq.query"  # of a table that a stream feeds: the id of that query
 _VERSION: Final = "motemq.version"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_FILE_BYTES: Final = 100 * 1024 * 1024  # as delta-rs has it
+# Who changes a row writes its file again.
+_REWRITTEN_BYTES: Final = 16 * 1024 * 1024
 _TRIES: Final = 20  # of a commit; only a compaction competes, and that rarely
 # Log entries go by ``vacuum``, when no stream needs them any more, and by no commit. A compaction
 # takes no properties of its own (delta-rs 1.6), only those of the table.
@@ -176,11 +186,20 @@ class Table:
         """Make ``files`` part of the table, once; False if it has this batch already."""
         return self.change(files, (), app, batch)
 
-    def change(self, added: Sequence[File], removed: Sequence[File], app: str, batch: int) -> bool:
+    def change(
+        self,
+        added: Sequence[File],
+        removed: Sequence[File],
+        app: str,
+        batch: int,
+        after: int | None = None,
+    ) -> bool:
         """Add and remove files in one commit, which is batch ``batch`` of the application ``app``.
 
+        ``after``: the batch that must be the application's last one so far.
+
         False if the table has that batch, or a later one: nothing is changed then. Raises
-        ``Conflict`` if another writer removed what is to be removed.
+        ``Conflict`` if another writer removed what is to be removed, or added another batch.
         """
         actions: list[AddAction | RemoveAction] = [_added(file, self.name) for file in added]
         now_ms = time.time_ns() // 10**6
@@ -198,7 +217,8 @@ class Table:
         for _ in range(_TRIES):
             if self.has(app, batch):
                 return False
-            if removed and not self._holds(removed):
+            is_next = after is None or self.handle().transaction_version(app) == after
+            if not is_next or (removed and not self._holds(removed)):
                 raise Conflict(f"another program changed {self.storage.uri}")
             transaction = CommitProperties(app_transactions=[Transaction(app, batch)])
             if self._committed(actions, "append", transaction):
@@ -265,6 +285,11 @@ class Table:
         reader = spark.read.schema(TABLES[self.name]).option("basePath", self.storage.uri)
         return reader.parquet(*paths)
 
+    @property
+    def most_bytes(self) -> int:
+        """How large a file gets by putting others together."""
+        return _REWRITTEN_BYTES if self.name in REWRITTEN else _FILE_BYTES
+
     def compact(self, file_bytes: int | None = None) -> tuple[int, int]:
         """Put small files together; returns the number of files before and after.
 
@@ -275,7 +300,7 @@ class Table:
             try:
                 if self.handle().metadata().configuration.get(_LOG_CLEANUP) != "false":
                     self._set(_LOG_CLEANUP, "false")  # a table of before
-                self.handle().optimize.compact(target_size=file_bytes)
+                self.handle().optimize.compact(target_size=file_bytes or self.most_bytes)
             except CommitFailedError:
                 return before, before  # a batch came first; next time
         return before, len(self.files())

@@ -131,7 +131,8 @@ def compact_small(config: RunConfig) -> None:
     """Put files together where many are small, so that a row is written again a few times only."""
     for name in TABLES:
         table = Table(config.place, name, config.history_s)
-        if sum(file.size < _SMALL_BYTES for file in table.files()) >= _WORTH_COMPACTING:
+        small = min(_SMALL_BYTES, table.most_bytes // 4)
+        if sum(file.size < small for file in table.files()) >= _WORTH_COMPACTING:
             table.compact()
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Making = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Sharing = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[int, pa.RecordBatch]]]
 
 _FOUND: Final = pa.schema([("target", pa.int32()), ("file", pa.string())])
 FOUND: Final = "target int, file string"  # what tasks say: the columns of ``collected``
@@ -59,11 +60,13 @@ class Target:
     """A table, and which rows are its own.
 
     ``lacks``: a column which is null in rows of this table, ``has``: one which is not; "" for all.
+    ``file_bytes``: how much a file gets, in memory, so that who changes a row writes little again.
     """
 
     table: str
     lacks: str = ""
     has: str = ""
+    file_bytes: int | None = None
 
 
 def writing(
@@ -75,6 +78,24 @@ def writing(
     the two. ``collected`` understands the rows of the result.
     """
     return rows.mapInArrow(_writer(place, tuple(targets), made), FOUND)
+
+
+def sharing(
+    rows: "DataFrame", place: Storage, targets: Sequence[Target], made: Sharing
+) -> "DataFrame":
+    """Return what writes all that is made of ``rows``, as ``writing`` does.
+
+    ``made`` says of each batch to which of ``targets`` it belongs.
+    """
+
+    def written(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        writers = [TargetFiles(place, target) for target in targets]
+        for at, batch in made(batches):
+            writers[at].add(batch)
+        yield finished(writers)
+
+    return rows.mapInArrow(written, FOUND)
 
 
 def collected(written: "DataFrame", place: Storage, targets: Sequence[Target]) -> list[list[File]]:
@@ -147,16 +168,23 @@ class TargetFiles:
             return
         rows = batch.select(self._schema.names).cast(self._schema)
         if self._dated_by is None:
-            self._file(None).add(rows)
+            self._add(None, rows)
             return
         days = pc.cast(rows.column(self._dated_by), pa.date32(), safe=False)
         different = pc.unique(days)
         if len(different) == 1:
-            self._file(different[0].as_py()).add(rows)
+            self._add(different[0].as_py(), rows)
             return
         for day in different:
             mine = pc.is_null(days) if not day.is_valid else pc.equal(days, day)
-            self._file(day.as_py()).add(rows.filter(mine))
+            self._add(day.as_py(), rows.filter(mine))
+
+    def _add(self, day: date | None, rows: pa.RecordBatch) -> None:
+        file = self._file(day)
+        file.add(rows)
+        most = self._target.file_bytes
+        if most is not None and file.added_bytes >= most:
+            self._close(day)
 
     def close(self) -> Iterator[File]:
         """Finish all files, and yield them."""
@@ -199,6 +227,7 @@ class _File:
         self._writer = pq.ParquetWriter(self._where, schema, filesystem=self._filesystem)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = self._rows = 0
+        self.added_bytes = 0
         self._low: dict[str, int] = {}
         self._high: dict[str, int] = {}
         self._nulls = dict.fromkeys(bounded_columns(schema), 0)
@@ -207,6 +236,7 @@ class _File:
         self._waiting.append(rows)
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
+        self.added_bytes += rows.nbytes
         if self._waiting_rows >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
             self._write()
 

@@ -1,13 +1,13 @@
 """Gold: tables that are made from silver and from the rig's files, kept up to date.
 
 Every table notes in its own log up to which version of silver, or of ``gold_streams``, it was made,
-so a refresh that was killed goes on where it was. What is past costs nothing: roll-ups are made
-again for the hours in which something new happened, each of all its readings, and ``gold_streams``
-for the streams of which something came. Where that is not known any more, because the log of silver
-was cleared, they are made from all of silver.
+so a refresh that was killed goes on where it was. What is past costs nothing: roll-ups get what is
+new by the rows that they have, and ``gold_streams`` is made again for the streams of which
+something came. Where that is not known any more, because the log of silver was cleared, they are
+made from all of silver; so are roll-ups of another version of MoteMQ.
 
-Where the readings of a day are no longer kept (``keep``), those that come late add rows to the
-roll-ups of that day, and take none away.
+That goes also for days whose readings are no longer kept (``keep``). Where all is made again, the
+rows of such days stay, unless there are more readings for one now.
 """
 
 import bisect
@@ -18,15 +18,16 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from motemq_pipeline import gold, rig, rollups, windows
 from motemq_pipeline.about import write_about
 from motemq_pipeline.delta import Conflict, Table
-from motemq_pipeline.parquet_files import File, Making, Target, collected, writing
+from motemq_pipeline.parquet_files import File, Target, collected, sharing, writing
+from motemq_pipeline.readings import WINDOW
 from motemq_pipeline.rules import Registry
-from motemq_pipeline.schemas import DATED_BY, shaped
 from motemq_pipeline.sequence_numbers import stream_states
 from motemq_pipeline.storage import HISTORY_S, Storage
 
@@ -44,6 +45,7 @@ FROM_SILVER: Final = (
     "gold_sensor_rollup",
     "gold_rollup_minute",
     "gold_rollup_hour",
+    "gold_numbers",
     "gold_streams",
     "gold_board_health",
     "gold_fleet",
@@ -52,12 +54,19 @@ SILVER: Final = "silver_telemetry"
 _STREAMS: Final = "gold_streams"
 _MINUTES: Final = "gold_rollup_minute"
 _HOURS: Final = "gold_rollup_hour"
-_FROM_STREAMS: Final = FROM_SILVER[4:]
-_SIMULATED: Final = "gold_sensor_rollup"
-_ROLLUPS: Final = (_SIMULATED, _MINUTES, _HOURS)
+_NUMBERS: Final = "gold_numbers"
+ROLLUPS: Final = FROM_SILVER[:4]  # in the order in which they get what is new
+_FROM_STREAMS: Final = FROM_SILVER[5:]
 _MOST_BEHIND: Final = 50  # versions without rows, after which a table notes that it has seen them
 # Statistics of times are in milliseconds, and of files that delta-rs compacted they are cut off.
 _CUT_OFF_US: Final = 999
+# Windows that began so long before the newest reading hardly get any more; who changes the others
+# is not to write those again.
+_SETTLES_US: Final = 300 * 10**6
+# Of more new readings it is not told one by one which windows they are of: the driver holds that.
+_MOST_TOUCHED: Final = 2_000_000
+_AS_LARGE_AS: Final = 10  # readings is a row with its sketch
+FILE_BYTES: Final = 16 * 1024 * 1024  # of a roll-up's file, in memory
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Progress = Callable[[str, int, float], None]  # a table that was made, its rows, seconds
@@ -102,7 +111,8 @@ class Refresh:
         """Make all tables from all there is."""
         for name in FROM_RIG[:2]:
             self._replaced(name, progress)
-        for name in (*FROM_SILVER, *FROM_RIG[2:]):
+        self._rolled_up_anew(self._table(SILVER).handle().version(), progress)
+        for name in (_STREAMS, *_FROM_STREAMS, *FROM_RIG[2:]):
             self._replaced(name, progress)
         write_about(self._spark, self._place)
 
@@ -114,7 +124,7 @@ class Refresh:
             for name in FROM_RIG:
                 self._replaced(name)
         try:
-            changed = [self._follow(name) for name in FROM_SILVER[:4]]
+            changed = [self._roll_up(), self._follow_streams()]
         except Conflict:
             return False  # a compaction by hand
         for name in _FROM_STREAMS:
@@ -132,32 +142,151 @@ class Refresh:
         tables = [self._table(name) for name in FROM_RIG]
         return not all(table.exists() and not table.files() for table in tables)
 
-    def _follow(self, name: str) -> bool:
-        """Bring a table up to date with silver; False if there was nothing new."""
-        news = self._news(name)
-        table = self._table(name)
+    def _follow_streams(self) -> bool:
+        """Bring the streams up to date with silver; False if there was nothing new."""
+        news = self._news(_STREAMS)
         if news.files is None:
-            self._replaced(name, version=news.version)
+            self._replaced(_STREAMS, version=news.version)
             return True
+        table = self._table(_STREAMS)
         if not news.files:
             if news.version - (news.seen or 0) > _MOST_BEHIND:
                 table.change([], [], news.app, news.version)
             return False
-        if name == _STREAMS:
-            return self._streams_again(table, news, news.files)
-        return self._hours_again(table, news, news.files)
+        return self._streams_again(table, news, news.files)
 
-    def _hours_again(self, table: Table, news: _News, new: list[File]) -> bool:
-        column = DATED_BY[table.name]
+    def _roll_up(self) -> bool:
+        """Bring the roll-ups up to date with silver; False if there was nothing new.
+
+        Each gets what is new by a commit of its own, the numbers last: by them it is told what is
+        new. So if some have got it when this is killed, the others get just that the next time.
+        """
+        silver = self._table(SILVER)
+        app, version = _app(silver), silver.handle().version()
+        seen = {name: self._seen(name, app) for name in ROLLUPS}
+        since = seen[_NUMBERS]
+        # -1: of a table that has noted nothing
+        ahead = {-1 if at is None else at for at in seen.values() if at != since}
+        at_odds = len(ahead) > 1 or any(at < (since or 0) for at in ahead)
+        if since is None or at_odds or not all(self._table(name).is_ours() for name in ROLLUPS):
+            self._rolled_up_anew(version)
+            return True
+        if ahead:
+            (version,) = ahead
+        new = silver.added(since, version)
+        if new is None:
+            self._rolled_up_anew(silver.handle().version())
+            return True
+        left = [name for name in ROLLUPS if seen[name] == since]
+        if not new:
+            if version - since > _MOST_BEHIND or ahead:
+                for name in left:
+                    self._table(name).change([], [], app, version, since)
+            return False
+        self._roll_up_new(new, left, app, since, version)
+        return True
+
+    def _roll_up_new(
+        self, new: list[File], left: Sequence[str], app: str, since: int, version: int
+    ) -> None:
+        """Make the rows of ``new`` files, those since a version, part of what is ``left``."""
         hours = self._touched_hours(new)
-        replaced = overlapping(table.files(), column, rollups.all_between(hours))
-        written = self._writing_rollup(table.name, hours, news.version, replaced)
-        if replaced:
-            before = table.read(self._of_readings, replaced)
-            kept = before.where(~rollups.within(F.col(column), hours))
-            written = written.union(self._writing(table.name, kept))
-        files = self._written(table.name, written)
-        return table.change(files, replaced, news.app, news.version)
+        many, ranges = sum(file.rows for file in new), len(hours) > 1
+        numbers = self._table(_NUMBERS)
+        known = overlapping(numbers.files(), "hour", rollups.all_between(hours), rollups.HOUR)
+        counted = rollups.counted(
+            self._table(SILVER).read(self._of_readings, new),
+            numbers.read(self._of_readings, known).where(rollups.within(F.col("hour"), hours))
+            if known
+            else None,
+            many,
+            ranges,
+        ).persist()
+        try:
+            touched = rollups.touched(counted, simulated=many <= _MOST_TOUCHED)
+            replaced = {name: self._replaced_by(name, touched) for name in left}
+            rows_before = sum(file.rows for files in replaced.values() for file in files)
+            many += _AS_LARGE_AS * rows_before
+            rows = self._with_before(counted, replaced)
+            made = self._made_of(rollups.together(rows, many, ranges), left, is_counted=True)
+        finally:
+            counted.unpersist()
+        for name in left:
+            self._table(name).change(made[name], replaced[name], app, version, since)
+
+    def _replaced_by(self, name: str, touched: pa.Table) -> list[File]:
+        """Return the files of a roll-up that have rows of windows which get readings."""
+        if name == _NUMBERS:
+            return []
+        hours = _different(touched, "hour")
+        if name == _HOURS:
+            return overlapping(self._table(name).files(), "window_start", hours, rollups.HOUR)
+        if name == _MINUTES:
+            minutes = _different(touched, "minute")
+            return overlapping(self._table(name).files(), "window_start", minutes, rollups.MINUTE)
+        table = self._table(name)
+        files = overlapping(table.files(), "hour", hours, rollups.HOUR)
+        if WINDOW not in touched.column_names:
+            return files
+        return list(windows.files_with(table.storage, files, touched))
+
+    def _with_before(
+        self, readings: DataFrame, replaced: Mapping[str, Sequence[File]]
+    ) -> DataFrame:
+        """Return readings, and the rows of roll-ups that they come to."""
+        for name, files in replaced.items():
+            if files:
+                there = self._table(name).read(self._of_readings, files)
+                readings = readings.unionByName(rollups.before(there, name), True)
+        return readings
+
+    def _made_of(
+        self,
+        rows: DataFrame,
+        names: Sequence[str],
+        is_counted: bool,
+        settled_us: int | None = None,
+    ) -> dict[str, list[File]]:
+        """Write roll-ups, what is settled apart from what is not; return the files."""
+        targets = [Target(name, file_bytes=FILE_BYTES) for name in names for _ in range(2)]
+        made = rollups.making(names, is_counted, settled_us)
+        files = collected(sharing(rows, self._place, targets, made), self._place, targets)
+        return {name: files[2 * at] + files[2 * at + 1] for at, name in enumerate(names)}
+
+    def _rolled_up_anew(self, version: int, progress: Progress | None = None) -> None:
+        """Make the roll-ups of all of silver, as it was at a version.
+
+        Of days whose readings are no longer kept, the rows that were there stay.
+        """
+        began = time.monotonic()
+        silver = self._table(SILVER)
+        files = silver.files(at=version)
+        keep_s = self._keep_s.get(SILVER)
+        past: dict[str, list[File]] = {}
+        if keep_s is not None:
+            oldest = oldest_day(keep_s, datetime.now(UTC))
+            past = {name: self._past(name, oldest) for name in ROLLUPS}
+        numbers = past.pop(_NUMBERS, [])
+        many = sum(file.rows for files in (files, *past.values()) for file in files)
+        readings = rollups.readings(silver.read(self._of_readings, files))
+        rows = self._with_before(readings, past)
+        rows = rollups.together(rows, many, ranges=not _of_an_hour(files))
+        newest = max((file.high.get("event_time", 0) for file in files), default=0)
+        made = self._made_of(rows, ROLLUPS, is_counted=False, settled_us=newest - _SETTLES_US)
+        if numbers:
+            kept = self._table(_NUMBERS).read(self._spark, numbers)
+            made[_NUMBERS] += self._written(_NUMBERS, self._writing(_NUMBERS, kept))
+        for name in ROLLUPS:
+            self._table(name).replace(made[name], _app(silver), version)
+            if progress is not None:
+                seconds = time.monotonic() - began if name == _NUMBERS else 0.0
+                progress(name, sum(file.rows for file in made[name]), seconds)
+
+    def _past(self, name: str, oldest: date) -> list[File]:
+        """Return the files of a roll-up, if it is there, that have days before ``oldest``."""
+        table = self._table(name)
+        files = table.files() if table.exists() else []
+        return [file for file in files if file.day is not None and file.day < oldest]
 
     def _touched_hours(self, new: list[File]) -> list[datetime]:
         """Return the hours in which readings happened; a file of one hour is not looked at."""
@@ -172,57 +301,6 @@ class Refresh:
         if unclear:
             found.update(rollups.touched_hours(self._table(SILVER).read(self._spark, unclear)))
         return sorted(found)
-
-    def _writing_rollup(
-        self,
-        name: str,
-        hours: Sequence[datetime] | None,
-        version: int,
-        before: Sequence[File],
-    ) -> DataFrame:
-        """Return what writes a roll-up of some hours, or of all.
-
-        ``before``: the files of the table that have these hours, for the days whose readings are no
-        longer kept.
-        """
-        source = self._table(_source_of(name))
-        files = source.files(at=version if source.name == SILVER else None)
-        if hours is not None:
-            files = overlapping(files, DATED_BY[source.name], rollups.all_between(hours))
-        keep_s = self._keep_s.get(source.name)
-        oldest = date.min if keep_s is None else oldest_day(keep_s, datetime.now(UTC))
-        past, _ = _by_day(before, oldest)
-        if not past:
-            return self._writing(name, *self._rollup_of(name, files, hours))
-        late, files = _by_day(files, oldest)
-        rows, made = self._rollup_of(name, late, hours)
-        old = self._read_hours(name, past, hours)
-        if made is not None:
-            rows = rows.mapInArrow(made, shaped(old, name).schema)
-        written = self._writing(name, rollups.fullest(rows, old, name))
-        if files:
-            written = written.union(self._writing(name, *self._rollup_of(name, files, hours)))
-        return written
-
-    def _rollup_of(
-        self, name: str, files: Sequence[File], hours: Sequence[datetime] | None
-    ) -> tuple[DataFrame, Making | None]:
-        """Return what a roll-up is made of, and how, if it is not the roll-up yet."""
-        rows = self._read_hours(_source_of(name), files, hours)
-        if name == _HOURS:
-            return rollups.by_hour(rows), None
-        many = sum(file.rows for file in files)
-        ranges = hours is None or len(hours) > 1
-        if name == _MINUTES:
-            return rollups.by_minute(rows, many, ranges), None
-        return rollups.together(rows, many, ranges), windows.by_simulated_time
-
-    def _read_hours(
-        self, name: str, files: Sequence[File], hours: Sequence[datetime] | None
-    ) -> DataFrame:
-        """Return rows of some hours, or of all, of files of a table."""
-        rows = self._table(name).read(self._of_readings, files)
-        return rows if hours is None else rows.where(rollups.within(F.col(DATED_BY[name]), hours))
 
     def _streams_again(self, table: Table, news: _News, new: list[File]) -> bool:
         low = min((file.low.get("connection", 0) for file in new), default=0)
@@ -251,23 +329,19 @@ class Refresh:
         began = time.monotonic()
         table = self._table(name)
         app = ""
-        if name in FROM_SILVER:
+        if name == _STREAMS or name in _FROM_STREAMS:
             news = self._news(name)
             app, version = news.app, version if version is not None else news.version
         # Without a rig there is nothing to ask Spark for, which takes it seconds.
         nothing = name in FROM_RIG and not self._rig_files()
-        files = [] if nothing else self._written(name, self._writing_all(name, version or 0))
+        files = (
+            []
+            if nothing
+            else self._written(name, self._writing(name, self._made(name, version or 0)))
+        )
         table.replace(files, app, version or 0)
         if progress is not None:
             progress(name, sum(file.rows for file in files), time.monotonic() - began)
-
-    def _writing_all(self, name: str, version: int) -> DataFrame:
-        """Return what writes a table of all there is."""
-        if name in _ROLLUPS:
-            table = self._table(name)
-            before = table.files() if table.is_ours() else []
-            return self._writing_rollup(name, None, version, before)
-        return self._writing(name, self._made(name, version))
 
     def _made(self, name: str, version: int) -> DataFrame:
         if name == _STREAMS:
@@ -298,10 +372,6 @@ class Refresh:
         source = self._table(_STREAMS if name in _FROM_STREAMS else SILVER)
         app = _app(source)
         version = source.handle().version()
-        if name == _HOURS:
-            # Made of minutes, it has seen no more than these: silver may have got rows since.
-            of_minutes = self._seen(_MINUTES, app)
-            version = version if of_minutes is None else of_minutes
         seen = self._seen(name, app)
         files = None if seen is None else source.added(seen, version)
         return _News(version, app, seen, files)
@@ -311,8 +381,8 @@ class Refresh:
         table = self._table(name)
         return table.handle().transaction_version(app) if table.exists() else None
 
-    def _writing(self, name: str, rows: DataFrame, made: Making | None = None) -> DataFrame:
-        return writing(rows, self._place, [Target(name)], made)
+    def _writing(self, name: str, rows: DataFrame) -> DataFrame:
+        return writing(rows, self._place, [Target(name)])
 
     def _written(self, name: str, written: DataFrame) -> list[File]:
         (files,) = collected(written, self._place, [Target(name)])
@@ -339,7 +409,7 @@ def oldest_day(keep_s: float, now: datetime) -> date:
 def seen_by_gold(place: Storage, silver: Table) -> list[int]:
     """Return the versions of silver up to which the tables that are made of it have seen it."""
     app = _app(silver)
-    tables = [Table(place, name) for name in FROM_SILVER[:4]]
+    tables = [Table(place, name) for name in (*ROLLUPS, _STREAMS)]
     noted = [table.handle().transaction_version(app) for table in tables if table.exists()]
     return [version for version in noted if version is not None]
 
@@ -349,17 +419,6 @@ def _app(source: Table) -> str:
     return f"refresh {source.handle().metadata().id}"
 
 
-def _source_of(name: str) -> str:
-    """Return of which table a roll-up is made."""
-    return _MINUTES if name == _HOURS else SILVER
-
-
-def _by_day(files: Sequence[File], oldest: date) -> tuple[list[File], list[File]]:
-    """Return the files of days before ``oldest``, and the others; no file has rows of both."""
-    past = [file for file in files if file.day is not None and file.day < oldest]
-    return past, [file for file in files if file.day is None or file.day >= oldest]
-
-
 def _hour(us: int | None) -> datetime | None:
     if us is None:
         return None
@@ -367,18 +426,34 @@ def _hour(us: int | None) -> datetime | None:
     return at.replace(minute=0, second=0, microsecond=0)
 
 
-def overlapping(files: Sequence[File], column: str, hours: Sequence[datetime]) -> list[File]:
-    """Return the files that may have rows of ``hours``, which are in order, by their bounds."""
-    if not hours:
+def _of_an_hour(files: Sequence[File]) -> bool:
+    """Whether all rows of files are of one hour, by their bounds."""
+    bounds = [_hour(side.get("event_time")) for file in files for side in (file.low, file.high)]
+    return None not in bounds and len(set(bounds)) < 2
+
+
+def _different(touched: pa.Table, name: str) -> list[datetime]:
+    found = sorted(set(touched.column(name).to_pylist()))
+    return [_EPOCH + timedelta(microseconds=us) for us in found]
+
+
+def overlapping(
+    files: Sequence[File], column: str, spans: Sequence[datetime], length: timedelta
+) -> list[File]:
+    """Return the files that may have rows of ``spans``, by their bounds.
+
+    These are as long as ``length``, and in order.
+    """
+    if not spans:
         return []
-    starts = [(hour - _EPOCH) // timedelta(microseconds=1) for hour in hours]
-    length = rollups.HOUR // timedelta(microseconds=1)
+    starts = [(span - _EPOCH) // timedelta(microseconds=1) for span in spans]
+    length_us = length // timedelta(microseconds=1)
     found = []
     for file in files:
         low, high = file.low.get(column), file.high.get(column)
         if low is not None and high is not None:
-            # The first hour that ends after the file's first row must begin before its last.
-            at = bisect.bisect_right(starts, low - length)
+            # The first that ends after the file's first row must begin before its last.
+            at = bisect.bisect_right(starts, low - length_us)
             if at == len(starts) or starts[at] > high + _CUT_OFF_US:
                 continue
         found.append(file)

@@ -1,29 +1,28 @@
-"""Readings to windows: minutes, hours, and the simulated time of boards.
+"""Roll-ups in Spark: minutes, hours, and the simulated time of boards.
 
-Spark brings together what belongs together; what is made of it, ``windows`` makes of columns.
-
-A row depends on the readings of its hour of ``event_time`` alone, so only hours in which something
-new happened are made again. Percentiles of minutes and hours are from KLL sketches (rank error
-below 1 %), which merge: hours are made of minutes, and ``sketch`` of any rows gives the percentiles
-of all of them.
+Spark brings together what belongs together; what is made of it, ``arrived`` and ``windows`` make of
+columns: first which readings count, and then the windows that get them. A row depends on the
+readings of its hour of ``event_time`` alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from motemq_pipeline import windows
-from motemq_pipeline.schemas import shaped
+from motemq_pipeline import arrived, windows
+from motemq_pipeline.parquet_files import Sharing
+from motemq_pipeline.readings import WINDOW, WINDOW_MS
+from motemq_pipeline.schemas import DATE
 from motemq_pipeline.table_source import TableSource
 
 HOUR: Final = timedelta(hours=1)
+MINUTE: Final = timedelta(minutes=1)
 READINGS_OF_TASK: Final = 500_000  # Python holds about 200 bytes of each
-SKETCH_K: Final = 400  # of a KLL sketch: 0.6 % of rank, single-sided, at 99 % confidence
 _MINUTE_S, _HOUR_S = 60, 3600
-_SHARES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 # More hours than that are asked for by their bounds only: a condition of a million values is none.
 _LISTED_HOURS: Final = 500
 IS_READING: Final = "last is not true"  # and no message that ends a stream
@@ -32,88 +31,81 @@ _BATCH_ROWS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _BATCH_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT: Final = str(2**31 - 1)
 _USUAL_TASKS: Final = "spark.sql.shuffle.partitions"
-_WINDOW: Final = ["window_start", "board", "sensor", "unit"]
-_SIMULATED: Final = ["hour", "board", "connection", "sensor", "unit", "window_start_ms"]
 
 
-def together(silver: DataFrame, many: int = 0, ranges: bool = False) -> DataFrame:
-    """Return what ``windows`` asks for of readings: those of an hour of a board in one task.
+def readings(silver: DataFrame) -> DataFrame:
+    """Return what of silver is rolled up."""
+    return silver.where(IS_READING).select(*arrived.COLUMNS)
 
-    ``many``: how many there are at most, if that is known: a task then has about
+
+def counted(silver: DataFrame, numbers: DataFrame | None, many: int, ranges: bool) -> DataFrame:
+    """Return the readings of ``silver`` that count: rows of ``arrived.COUNTED_DDL``.
+
+    ``numbers``: the rows of ``gold_numbers`` of their hours. ``many``, ``ranges``: as ``together``.
+    """
+    rows = readings(silver)
+    if numbers is not None:
+        known = numbers.drop(DATE).withColumnRenamed("hour", "event_time")
+        rows = rows.unionByName(known, allowMissingColumns=True)
+    return together(rows, many, ranges).mapInArrow(arrived.as_rows, arrived.COUNTED_DDL)
+
+
+def making(tables: Sequence[str], is_counted: bool, settled_us: int | None) -> Sharing:
+    """Return what makes rows of ``tables`` of what ``together`` returned: ``windows.rolled_up``.
+
+    Each has two targets: for rows that may soon change again, and for those that are settled.
+    """
+
+    def made(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for found in windows.rolled_up(batches, tables, is_counted, settled_us):
+            yield 2 * tables.index(found.table) + found.settled, found.rows
+
+    return made
+
+
+def before(rows: DataFrame, table: str) -> DataFrame:
+    """Return rows of a roll-up as ``windows`` wants those that were there before."""
+    time = "hour" if table == windows.SIMULATED else "window_start"
+    there = {*rows.columns, "event_time", windows.TABLE}
+    found = rows.withColumnRenamed(time, "event_time").withColumn(windows.TABLE, F.lit(table))
+    none = F.lit(None)
+    columns = (column.split(" ") for column in windows.BEFORE_DDL.split(", "))
+    return found.select(
+        *((F.col(name) if name in there else none.cast(kind)).alias(name) for name, kind in columns)
+    )
+
+
+def together(rows: DataFrame, many: int = 0, ranges: bool = False) -> DataFrame:
+    """Return what ``windows`` and ``arrived`` ask for: what is of an hour of a board in one task.
+
+    ``many``: how many rows there are at most, if that is known: a task then has about
     ``READINGS_OF_TASK``, or those of one board's hour, if these are more. ``ranges``: a task has
     few of many hours, and so have the files it writes; for that Spark first takes a sample of all,
     for which it reads them twice.
     """
-    readings = silver.where(IS_READING).select(*windows.COLUMNS)
-    shuffled = readings.repartitionByRange if ranges else readings.repartition
-    key = (_start(_HOUR_S), F.col("board"))
-    # Without a number, Spark makes one task of a few readings.
-    return shuffled(_tasks(many), *key) if _are_many(silver, many) else shuffled(*key)
+    shuffled = rows.repartitionByRange if ranges else rows.repartition
+    key = (start(_HOUR_S), F.col("board"))
+    tasks = -(-many // READINGS_OF_TASK)
+    # Without a number, Spark makes one task of a few rows.
+    are_many = tasks > int(rows.sparkSession.conf.get(_USUAL_TASKS) or 0)
+    return shuffled(tasks, *key) if are_many else shuffled(*key)
 
 
-def _tasks(many: int) -> int:
-    return -(-many // READINGS_OF_TASK)
+def touched(counted: DataFrame, simulated: bool) -> pa.Table:
+    """Return when readings happened that count, each ``hour`` and ``minute`` once, in microseconds.
 
-
-def _are_many(silver: DataFrame, many: int) -> bool:
-    """Whether readings are of more tasks than Spark makes anyway."""
-    return _tasks(many) > int(silver.sparkSession.conf.get(_USUAL_TASKS) or 0)
-
-
-def by_minute(silver: DataFrame, many: int = 0, ranges: bool = True) -> DataFrame:
-    """Return ``gold_rollup_minute``; ``many`` and ``ranges`` (of files only) as for ``together``.
-
-    A reading that came more than once counts once an hour. ``gaps`` are the numbers missing between
-    a reading and the one before it in its stream and hour, so they add up over sensors and minutes.
+    Minutes of which only what is missing has changed are among them. ``simulated``: each
+    ``connection`` and ``window_start_ms`` of these, too, and ``is_reading``, false for the latter.
     """
-    minutes = together(silver, many).mapInArrow(windows.by_minute, windows.MINUTES)
-    found = (
-        minutes.select(*_WINDOW, "gaps", F.posexplode("values").alias("place", "value"))
-        .groupBy(*_WINDOW)
-        .agg(
-            F.count("*").alias("count"),
-            F.avg("value").alias("mean"),
-            F.min("value").alias("min"),
-            F.max("value").alias("max"),
-            F.sum(F.when(F.col("place") == 0, F.col("gaps"))).alias("gaps"),
-            F.kll_sketch_agg_double("value", F.lit(SKETCH_K)).alias("sketch"),
-        )
-    )
-    if ranges and _are_many(silver, many):  # of a few, a file has all hours
-        found = found.repartitionByRange("window_start", "board")
-    return _finished(found, "gold_rollup_minute", _MINUTE_S)
-
-
-def by_hour(minutes: DataFrame) -> DataFrame:
-    """Return ``gold_rollup_hour`` from rows of ``gold_rollup_minute``, of whole hours."""
-    hour = F.date_trunc("hour", "window_start")
-    found = (
-        minutes.withColumn("window_start", hour)
-        .repartitionByRange("window_start", "board")
-        .groupBy(*_WINDOW)
-        .agg(
-            (F.sum(F.col("mean") * F.col("count")) / F.sum("count")).alias("mean"),
-            F.sum("count").alias("count"),
-            F.min("min").alias("min"),
-            F.max("max").alias("max"),
-            F.sum("gaps").alias("gaps"),
-            F.kll_merge_agg_double("sketch", F.lit(SKETCH_K)).alias("sketch"),
-        )
-    )
-    return _finished(found, "gold_rollup_hour", _HOUR_S)
-
-
-def fullest(made: DataFrame, before: DataFrame, table: str) -> DataFrame:
-    """Return the rows of two roll-ups; of two of one window that which has more readings.
-
-    Where both have as many, that of ``before``: what is known of them does not change then.
-    """
-    key = _SIMULATED if table == "gold_sensor_rollup" else _WINDOW
-    again = made.withColumn("again", F.lit(True))
-    rows = again.unionByName(shaped(before, table).withColumn("again", F.lit(False)))
-    most = Window.partitionBy(*key).orderBy(F.desc("count"), "again")
-    found = rows.repartitionByRange(key[0], "board").withColumn("rank", F.row_number().over(most))
-    return shaped(found.where("rank = 1"), table).sortWithinPartitions(*key)
+    columns = [
+        (F.unix_seconds(start(seconds)) * 1_000_000).alias(name)
+        for name, seconds in (("hour", _HOUR_S), ("minute", _MINUTE_S))
+    ]
+    if simulated:
+        window = F.col("t_ms") - F.pmod("t_ms", F.lit(WINDOW_MS))
+        is_reading = F.col("value").isNotNull().alias("is_reading")
+        columns += [F.col("connection"), window.alias(WINDOW), is_reading]
+    return counted.select(*columns).distinct().toArrow()
 
 
 def batches_by_rows(spark: SparkSession) -> SparkSession:
@@ -135,7 +127,7 @@ def batches_by_rows(spark: SparkSession) -> SparkSession:
 
 def touched_hours(readings: DataFrame) -> list[datetime]:
     """Return the hours (UTC, their beginnings) in which ``readings`` happened, in order."""
-    hours = readings.select(F.unix_seconds(_start(_HOUR_S)).alias("hour")).distinct().collect()
+    hours = readings.select(F.unix_seconds(start(_HOUR_S)).alias("hour")).distinct().collect()
     return sorted(datetime.fromtimestamp(row["hour"], UTC) for row in hours)
 
 
@@ -159,19 +151,7 @@ def _span(hours: Sequence[datetime]) -> int:
     return (max(hours) - min(hours)) // HOUR + 1
 
 
-def _finished(rows: DataFrame, table: str, seconds: int) -> DataFrame:
-    rate = F.col("count") / F.lit(float(seconds))
-    found = _with_percentiles(rows).withColumn("rate_per_s", rate)
-    return shaped(found, table).sortWithinPartitions(*_WINDOW)
-
-
-def _with_percentiles(rows: DataFrame) -> DataFrame:
-    of_sketch = F.kll_sketch_get_quantile_double("sketch", F.array(*map(F.lit, _SHARES.values())))
-    return rows.withColumn("percentiles", of_sketch).withColumns(
-        {name: F.col("percentiles")[at] for at, name in enumerate(_SHARES)}
-    )
-
-
-def _start(seconds: int) -> Column:
+def start(seconds: int) -> Column:
+    """Return the beginning of the span of so many seconds in which a row's ``event_time`` is."""
     since_1970 = F.unix_seconds("event_time")
     return F.timestamp_seconds(since_1970 - F.pmod(since_1970, F.lit(seconds)))

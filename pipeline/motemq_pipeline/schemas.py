@@ -53,10 +53,14 @@ TABLES: Final[dict[str, str]] = {
     "gold_sensor_rollup": (
         "board string, connection long, sensor string, unit string, window_start_ms long, "
         "hour timestamp, count long, mean double, min double, max double, p50 double, "
-        "p95 double, date date"
+        "p95 double, sketch binary, date date"
     ),
     "gold_rollup_minute": _ROLLUP,
     "gold_rollup_hour": _ROLLUP,
+    "gold_numbers": (
+        "board string, connection long, sensor string, unit string, hour timestamp, first long, "
+        "last long, minute timestamp, bits binary, date date"
+    ),
     "gold_streams": (
         "board string, connection long, protocol string, path string, messages long, "
         "numbered long, first long, expected long, gaps long, duplicates long, missing string, "
@@ -111,8 +115,12 @@ DATED_BY: Final[dict[str, str]] = {
     "gold_sensor_rollup": "hour",
     "gold_rollup_minute": "window_start",
     "gold_rollup_hour": "window_start",
+    "gold_numbers": "hour",
     "alerts": "raised_at",
 }
+
+# Of these, rows change all the time.
+REWRITTEN: Final = frozenset({"gold_sensor_rollup", "gold_rollup_minute", "gold_rollup_hour"})
 
 RIG_LINE_SCHEMAS: Final[dict[str, str]] = {
     name: TABLES[name].replace("ts timestamp", "ts string")
@@ -125,7 +133,7 @@ VERSIONS: Final[dict[str, int]] = {
     "bronze_messages": 3,  # date; broker
     "silver_telemetry": 4,  # clock; event_time by it; date; last
     "silver_quarantine": 2,  # date
-    "gold_sensor_rollup": 2,  # hour, date; percentiles that are values
+    "gold_sensor_rollup": 3,  # sketch
     "gold_rollup_minute": 2,  # sketch, date
     "gold_rollup_hour": 2,  # sketch, date
     "gold_streams": 3,  # first, from which gaps are counted

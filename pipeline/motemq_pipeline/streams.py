@@ -24,6 +24,7 @@ from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Backlog, Table
 from motemq_pipeline.errors import PipelineError, StoreUnavailable
 from motemq_pipeline.parquet_files import Target, collected, writing
+from motemq_pipeline.refresh import ROLLUPS
 from motemq_pipeline.registry import load_registry
 from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import TABLES, shaped
@@ -93,7 +94,9 @@ class Streams:
         self._once = once
         self._restarts = {stream.name: Restarts(patient=not once) for stream in self._streams}
         for name in TABLES:
-            self._table(name).create()
+            # Roll-ups of another version are made again of silver (``refresh``).
+            if name not in ROLLUPS or not self._table(name).exists():
+                self._table(name).create()
         for stream in self._streams:
             check_owner(stream, self._config)
         # With ``once``, what reads bronze begins when bronze has all.

@@ -155,6 +155,8 @@ def _with_day(batch: pa.RecordBatch, schema: pa.Schema, day: str | None) -> pa.R
         if field.name == DATE:
             days = pa.array([day], pa.string()).cast(pa.date32())
             columns.append(pa.repeat(days[0], batch.num_rows).cast(pa.date32()))
+        elif field.name not in batch.schema.names:  # of a version before
+            columns.append(pa.nulls(batch.num_rows, field.type))
         else:
             columns.append(batch.column(field.name).cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,405 +1,396 @@
 """Readings to windows, by whole columns, where Spark's executors run.
 
-What takes rows here takes all readings of some hours of some boards: ``rollups`` sees to it that
-they come together. To sort numbers in columns costs a fraction of what it costs Spark to sort rows,
-and a window of a few readings next to nothing.
+What takes rows here takes all of some hours of some boards: ``rollups`` sees to it that they come
+together. To sort numbers in columns costs a fraction of what it costs Spark to sort rows, and a
+window of a few readings next to nothing. A window that is there already gets what came to it: its
+row has all that this takes, because sketches merge.
 
 A task holds at most ``MOST_READINGS`` at a time. Those of a board and hour that have more are put
-into order by way of files (``sorting``), and looked at in pieces; what a piece needs to know of the
-one before it is one reading, or a window that goes on. The rows are the same.
+into order by way of files (``sorting``), and looked at in pieces; what a piece needs to know of
+those before it are numbers that came (``arrived``), and a window that goes on. The rows are the
+same.
 """
 
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from typing import IO, Any, Final, TypeVar, cast
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from motemq_pipeline.arrived import MISSING, Counted, counted, from_rows, in_order
+from motemq_pipeline.parquet_files import File
+from motemq_pipeline.readings import (
+    HOUR_US,
+    MINUTE_US,
+    TIME,
+    WINDOW,
+    Places,
+    Readings,
+    Values,
+    changes,
+)
 from motemq_pipeline.schemas import DATE, arrow_schema
-from motemq_pipeline.sorting import Runs, scratch
+from motemq_pipeline.sketches import PERCENTS, K, Sketch, of_few
+from motemq_pipeline.storage import Storage
 from pyspark_motemq.workers import settle
 
-# What is asked for of readings.
-COLUMNS: Final = (
-    "board",
-    "connection",
-    "sensor",
-    "unit",
-    "seq",
-    "t_ms",
-    "value",
-    "event_time",
-    "partition",
-    "message_seq",
+SIMULATED: Final = "gold_sensor_rollup"
+MINUTES: Final = "gold_rollup_minute"
+HOURS: Final = "gold_rollup_hour"
+NUMBERS: Final = "gold_numbers"
+TABLES: Final = (SIMULATED, MINUTES, HOURS)
+TABLE: Final = "table"  # what rows of windows have that were there, and readings have not
+# What such rows are, beside the columns of a stream; ``event_time`` is the beginning of the window,
+# or its hour.
+BEFORE_DDL: Final = (
+    "table string, board string, connection long, sensor string, unit string, "
+    "event_time timestamp, window_start_ms long, count long, mean double, min double, max double, "
+    "p50 double, p95 double, p99 double, gaps long, sketch binary"
 )
-MOST_READINGS: Final = 1_000_000  # in a task's memory, which is some 300 bytes each
-# What comes of minutes: their values are in rows of at most so many, for Spark to make sketches.
-MINUTES: Final = (
-    "board string, sensor string, unit string, window_start timestamp, gaps long, "
-    "values array<double>"
-)
-MOST_VALUES: Final = 4096
-WINDOW_MS: Final = 10_000  # of simulated time
-_MINUTE_US: Final = 60 * 10**6
-_HOUR_US: Final = 3600 * 10**6
-_TIME: Final = pa.timestamp("us", tz="UTC")
+_SPANS_US: Final = {MINUTES: MINUTE_US, HOURS: HOUR_US}
 _SERIES: Final = ("hour", "board", "connection", "sensor", "unit")
-_WINDOW: Final = "window_start_ms"
-_VALUES: Final = (*_SERIES, _WINDOW, "value")
-# In this order copies follow what they are copies of, and a number the one before it.
-_ARRIVALS: Final = ("hour", "board", "connection", "seq", "sensor", "partition", "message_seq")
-_KEPT: Final = (*COLUMNS, "hour")
-_AT_A_TIME: Final = 128 * 1024  # rows of the result
-_MOST_CODES: Final = 2**63
-_ROWS: Final = pa.schema(
-    [field for field in arrow_schema("gold_sensor_rollup") if field.name != DATE]
-)
-_VALUE_BYTES: Final = 8
-_Places = npt.NDArray[np.int64]
-_Numbers = npt.NDArray[np.int64]
-_Values = npt.NDArray[np.float64]
-_Codes = npt.NDArray[np.unsignedinteger]
-_Column = TypeVar("_Column", bound=npt.NDArray[Any])
+_VALUES: Final = (*_SERIES, WINDOW, "value")
+_OF_TIME: Final = ("window_start", "board", "sensor", "unit")
+_KEYS: Final = {SIMULATED: (*_SERIES, WINDOW), MINUTES: _OF_TIME, HOURS: _OF_TIME}
+_PERCENTILES: Final = tuple(f"p{percent}" for percent in PERCENTS)
+_NO_WINDOW: Final = -1
+_AT: Final = "at"  # when a window's first reading happened: rows are in this order in files
+# A part of a window: some of its readings, or a row that was there. A part without readings has
+# only ``gaps``. Without simulated time ``window_start_ms`` is -1, which comes first in pieces.
+_TYPES: Final = {
+    "board": pa.string(),
+    "connection": pa.int64(),
+    "sensor": pa.string(),
+    "unit": pa.string(),
+    "hour": TIME,
+    "window_start": TIME,
+    WINDOW: pa.int64(),
+    _AT: pa.int64(),
+    "count": pa.int64(),
+    **dict.fromkeys(("mean", "min", "max", *_PERCENTILES), pa.float64()),
+    "gaps": pa.int64(),
+    "sketch": pa.large_binary(),
+}
+_WHAT: Final = tuple(_TYPES)[7:]
+AT_A_TIME: Final = 4096  # rows of the result, whose sketches have up to 10 KB
 
 
-def by_simulated_time(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of ``gold_sensor_rollup``, in order, but their ``date``."""
-    once = (readings for readings, _ in _once(batches))
-    ongoing: _Ongoing | None = None
-    with tempfile.TemporaryFile(dir=scratch()) as file:
-        for readings in _in_order(once, _VALUES, _VALUES):
-            series, window = readings.code(*_SERIES), readings.numbers(_WINDOW)
-            value = readings.values()
-            order = np.lexsort((value, window, series))
-            value = value[order]
-            begins = _changes(series[order], window[order])
-            ends = np.append(begins[1:], len(order))
-            # The first window may be the last one of the piece before, and the last may go on.
-            ours = 0
-            if ongoing is not None and ongoing.is_of(readings, order[0]):
-                ongoing.add(value[: ends[0]])
-                ours = 1
-            if ours < len(begins):
-                if ongoing is not None:
-                    yield ongoing.rows()
-                yield from _rows_of(readings, order, value, begins[ours:-1], ends[ours:-1])
-                ongoing = _Ongoing(readings.row(order[begins[-1]], (*_SERIES, _WINDOW)), file)
-                ongoing.add(value[begins[-1] :])
-        if ongoing is not None:
-            yield ongoing.rows()
+@dataclass(frozen=True, slots=True)
+class Made:
+    """Rows of a table. ``settled``: those that will hardly change, unlike the others."""
+
+    table: str
+    settled: bool
+    rows: pa.RecordBatch
 
 
-def by_minute(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of ``MINUTES``.
+def rolled_up(
+    batches: Iterable[pa.RecordBatch],
+    tables: Collection[str],
+    is_counted: bool,
+    settled_us: int | None = None,
+) -> Iterator[Made]:
+    """Yield rows of ``tables``, but their ``date``.
 
-    ``gaps`` is in one of a minute's rows, or in a few of them a part of it; in the others it is
-    null.
-    """
-    key = ("board", "sensor", "unit")
-    for readings, missing in _once(batches):
-        series, minute = readings.code(*key), readings.starts(_MINUTE_US)
-        order = np.lexsort((minute, series))
-        minute, missing = minute[order], missing[order]
-        begins = _changes(series[order], minute)
-        counts = np.diff(begins, append=len(order))
-        gaps = np.add.reduceat(np.maximum(missing, 0), begins)
-        unknown = np.maximum.reduceat(missing, begins) < 0
-        rows = -(-counts // MOST_VALUES)
-        of_minute = np.repeat(np.arange(len(begins)), rows)
-        place = np.arange(len(of_minute)) - np.repeat(np.cumsum(rows) - rows, rows)
-        offsets = np.append(begins[of_minute] + place * MOST_VALUES, len(order))
-        values = pa.array(readings.values()[order])
-        first = order[begins[of_minute]]
-        columns = [
-            *(readings.column(name, first) for name in key),
-            pa.array(minute[begins[of_minute]]).cast(_TIME),
-            pa.array(gaps[of_minute], mask=unknown[of_minute] | (place > 0)),
-            pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values),
-        ]
-        names = ["board", "sensor", "unit", "window_start", "gaps", "values"]
-        yield from pa.table(columns, names).to_batches(_AT_A_TIME // MOST_VALUES)
+    ``batches`` have readings: those of ``counted``, or if ``is_counted`` what ``as_rows`` made; and
+    rows of windows, ``BEFORE_DDL``, in any order. Those that get no reading are yielded as they
+    are, and are settled.
 
-
-def _rows_of(
-    readings: "_Readings", order: _Places, value: _Values, begins: _Places, ends: _Places
-) -> Iterator[pa.RecordBatch]:
-    """Yield rows of windows, of which each has the values from its beginning to its end."""
-    for low in range(0, len(begins), _AT_A_TIME):
-        begin, end = begins[low : low + _AT_A_TIME], ends[low : low + _AT_A_TIME]
-        count = end - begin
-        yield _batch(
-            readings,
-            order[begin],
-            {
-                "count": count,
-                "mean": np.add.reduceat(value[: end[-1]], begin) / count,
-                "min": value[begin],
-                "max": value[end - 1],
-                "p50": value[begin + _rank(count, 50)],
-                "p95": value[begin + _rank(count, 95)],
-            },
-        )
-
-
-def _batch(
-    readings: "_Readings", first: _Places, found: Mapping[str, npt.ArrayLike]
-) -> pa.RecordBatch:
-    """Return rows of windows, by one reading of each, and what was found of them."""
-    start = readings.numbers(_WINDOW)[first]
-    columns = {
-        **{name: readings.column(name, first) for name in _SERIES},
-        _WINDOW: pa.array(start, mask=start < 0),
-        **{name: pa.array(values) for name, values in found.items()},
-    }
-    return pa.RecordBatch.from_arrays([columns[name] for name in _ROWS.names], schema=_ROWS)
-
-
-class _Ongoing:
-    """A window of simulated time that may go on in the next piece.
-
-    ``row``: what one reading has of ``_SERIES`` and ``_WINDOW``; ``file``: for the values.
-    """
-
-    def __init__(self, row: pa.Table, file: IO[bytes]) -> None:
-        self._row = row
-        self._file = file
-        self._count = 0
-        self._sum = 0.0
-        file.seek(0)
-
-    def is_of(self, readings: "_Readings", at: int) -> bool:
-        """Whether a reading is of this window."""
-        return bool(readings.row(at, (*_SERIES, _WINDOW)).equals(self._row))
-
-    def add(self, values: _Values) -> None:
-        """Take values in order, none of them below those before."""
-        self._file.write(values.tobytes())
-        self._count += len(values)
-        self._sum += float(np.add.reduce(values))
-
-    def rows(self) -> pa.RecordBatch:
-        """Return the row of the window, which has ended."""
-        count = np.array([self._count])
-        places = {"min": 0 * count, "max": count - 1, "p50": _rank(count, 50)}
-        places["p95"] = _rank(count, 95)
-        found = {name: [self._value(int(place[0]))] for name, place in places.items()}
-        counted = {"count": count, "mean": self._sum / count}
-        return _batch(_Readings(self._row), np.array([0]), {**counted, **found})
-
-    def _value(self, place: int) -> float:
-        self._file.seek(place * _VALUE_BYTES)
-        return float(np.frombuffer(self._file.read(_VALUE_BYTES))[0])
-
-
-def _rank(counts: _Numbers, percent: int) -> _Places:
-    """Return the place of a percentile in so many values: the first that so many do not exceed."""
-    return (counts * percent + 99) // 100 - 1
-
-
-def _once(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple["_Readings", _Numbers]]:
-    """Yield each reading once an hour, as it came first, and how many numbers are missing.
-
-    They come in pieces of at most ``MOST_READINGS``, of a stream and hour in order of their
-    numbers. Missing are those between a reading and the one before it; -1 without a ``seq``.
+    With ``settled_us`` all readings that are kept come: then what was there is no part of a window,
+    but may be all that is known of it, so of two rows that with more readings is yielded. Settled
+    are windows that began before.
     """
     settle()
-    last: pa.Table | None = None  # of the pieces so far, of those with a number
-    for readings in _in_order(_gathered(batches), _ARRIVALS, _KEPT):
-        before = 0
-        if last is not None:
-            readings, before = readings.behind(last), 1
-        at, missing, numbered = readings.once()
-        if numbered:
-            last = readings.row(at[numbered - 1], _KEPT)
-        if len(at) > before:  # not all are copies of what was before
-            yield readings.only(at[before:]), missing[before:]
+    before: dict[str, list[pa.Table]] = {table: [] for table in TABLES}
+    readings = _readings(batches, before)
+    pieces = from_rows(readings) if is_counted else counted(readings)
+    parts: dict[str, list[pa.Table]] = {table: [] for table in _SPANS_US}
+    numbers: list[pa.RecordBatch] = []
+
+    def looked_at() -> Iterator[Readings]:
+        for piece in pieces:
+            for table, found in parts.items():
+                if table in tables:
+                    found += [_parts_of_time(piece, table), _changed(piece.changed, table)]
+            numbers.append(piece.numbers)
+            if len(piece.missing):
+                yield piece.readings
+
+    # What follows begins when all has come.
+    held: pa.Table | None = None
+    for piece in in_order(looked_at(), _VALUES, (*_VALUES, "event_time")):
+        if SIMULATED in tables:
+            found = _together([*([] if held is None else [held]), _parts_simulated(piece)])
+            found = _merged(found, SIMULATED)
+            ended, held = found.slice(0, found.num_rows - 1), found.slice(found.num_rows - 1)
+            yield from _with_before(ended, before, SIMULATED, settled_us)
+    if SIMULATED in tables:
+        ended = _together([] if held is None else [held])
+        yield from _with_before(ended, before, SIMULATED, settled_us)
+        yield from _finished(_together(before[SIMULATED]), SIMULATED, True)
+    for table in _SPANS_US:
+        if table in tables:
+            merged = _merged(_together(parts.pop(table)), table)
+            yield from _with_before(merged, before, table, settled_us)
+            yield from _finished(_together(before[table]), table, True)
+    if NUMBERS in tables:
+        for rows in numbers:
+            names = ["hour" if name == "event_time" else name for name in rows.schema.names]
+            yield Made(NUMBERS, False, rows.rename_columns(names))
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator["_Readings"]:
-    """Yield readings as they come, as many at a time as a task holds."""
-    held: list[pa.RecordBatch] = []
-    rows = 0
+def files_with(storage: Storage, files: Iterable[File], touched: pa.Table) -> Iterator[File]:
+    """Yield the files of ``gold_sensor_rollup`` that have windows of ``touched``, by their columns.
+
+    ``touched``: as ``rollups.touched`` returns it.
+    """
+    key = ["hour", "connection", WINDOW]
+    wanted = touched.filter(touched.column("is_reading")).select(key)
+    if not wanted.num_rows:
+        return
+    low, high = (pc.min_max(wanted.column("connection")).as_py()[side] for side in ("min", "max"))
+    filesystem, root = storage.filesystem()
+    for file in files:
+        if file.high.get("connection", low) < low or file.low.get("connection", low) > high:
+            continue
+        whole = f"{root}/{file.path}" if root else file.path
+        rows = pq.read_table(whole, columns=key, filesystem=filesystem, partitioning=None)
+        hour = rows.column("hour").cast(pa.int64())
+        rows = rows.set_column(0, "hour", hour).cast(wanted.schema)
+        code = Readings(pa.concat_tables([wanted, rows])).code(*key)
+        if np.isin(code[wanted.num_rows :], code[: wanted.num_rows]).any():
+            yield file
+
+
+def _readings(
+    batches: Iterable[pa.RecordBatch], before: dict[str, list[pa.Table]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the readings of batches, and put aside rows of windows."""
     for batch in batches:
-        if held and rows + batch.num_rows > MOST_READINGS:
-            yield _Readings(pa.Table.from_batches(held))
-            held, rows = [], 0
-        if batch.num_rows:
-            held.append(batch)
-            rows += batch.num_rows
-    if held:
-        yield _Readings(pa.Table.from_batches(held))
+        if TABLE not in batch.schema.names:
+            yield batch
+            continue
+        of = batch.column(TABLE)
+        for table, found in before.items():
+            rows = batch.filter(pc.equal(of, table))
+            if rows.num_rows:
+                found.append(_before(pa.table(rows), table))
+        names = [name for name in batch.schema.names if name not in _ONLY_BEFORE]
+        yield batch.filter(of.is_null()).select(names)
 
 
-def _in_order(
-    parts: Iterator["_Readings"], key: tuple[str, ...], columns: tuple[str, ...]
-) -> Iterator["_Readings"]:
-    """Yield readings in pieces, of which none comes before the piece before it in order of ``key``.
+_ONLY_BEFORE: Final = (TABLE, WINDOW, *_WHAT)
 
-    One part is one piece as it is; of several, pieces have ``columns``.
-    """
-    first = next(parts, None)
-    if first is None:
+
+def _before(rows: pa.Table, table: str) -> pa.Table:
+    time = rows.column("event_time")
+    columns = {name: rows.column(name) for name in rows.column_names if name in _TYPES}
+    columns["hour" if table == SIMULATED else "window_start"] = time
+    columns[_AT] = time.cast(pa.int64())
+    columns[WINDOW] = rows.column(WINDOW).fill_null(_NO_WINDOW)
+    return _parts(columns, rows.num_rows)
+
+
+def _parts(columns: dict[str, pa.Array], rows: int) -> pa.Table:
+    none = pa.nulls(rows)
+    arrays = [columns.get(name, none) for name in _TYPES]
+    return pa.table(arrays, list(_TYPES)).cast(pa.schema(_TYPES.items()))
+
+
+def _together(parts: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts) if parts else _parts({}, 0)
+
+
+def _parts_of_time(piece: Counted, table: str) -> pa.Table:
+    readings, missing = piece.readings, piece.missing
+    series, start = readings.code("board", "sensor", "unit"), readings.starts(_SPANS_US[table])
+    value = readings.values()
+    order = np.lexsort((value, series, start))
+    begins = changes(start[order], series[order])
+    first, missing = order[begins], missing[order]
+    columns = {name: readings.column(name, first) for name in ("board", "sensor", "unit")}
+    columns["window_start"] = pa.array(start[first]).cast(TIME)
+    columns[_AT] = pa.array(start[first])
+    if len(begins):
+        gaps = np.add.reduceat(np.maximum(missing, 0), begins)
+        columns["gaps"] = pa.array(gaps, mask=np.maximum.reduceat(missing, begins) < 0)
+    return _parts({**columns, **_of_values(value[order], begins)}, len(begins))
+
+
+def _parts_simulated(readings: Readings) -> pa.Table:
+    series, window = readings.code(*_SERIES), readings.numbers(WINDOW)
+    value = readings.values()
+    order = np.lexsort((value, window, series))
+    begins = changes(series[order], window[order])
+    first = order[begins]
+    columns = {name: readings.column(name, first) for name in _SERIES}
+    columns[WINDOW] = pa.array(window[first])
+    columns[_AT] = pa.array(np.minimum.reduceat(readings.times()[order], begins))
+    return _parts({**columns, **_of_values(value[order], begins)}, len(begins))
+
+
+def _changed(changed: pa.Table, table: str) -> pa.Table:
+    """Return parts without readings."""
+    rows = Readings(changed)
+    start = rows.starts(_SPANS_US[table])
+    columns = {name: changed.column(name) for name in ("board", "sensor", "unit")}
+    columns["window_start"] = pa.array(start).cast(TIME)
+    columns[_AT] = pa.array(start)
+    columns["gaps"] = changed.column(MISSING)
+    columns["count"] = pa.array(np.zeros(len(start), np.int64))
+    return _parts(columns, len(start))
+
+
+def _of_values(value: Values, begins: Places) -> dict[str, pa.Array]:
+    """Return what windows have of their values, which are in order from where each begins."""
+    if not len(begins):
+        return {}
+    count = np.diff(begins, append=len(value))
+    few = count <= K
+    sketches = of_few(value, begins[few], count[few])
+    if not few.all():
+        many = [
+            Sketch().add(value[begin : begin + size]).to_bytes()
+            for begin, size in zip(begins[~few], count[~few], strict=True)
+        ]
+        sketches = _put(sketches, few, many)
+    columns: dict[str, npt.NDArray[Any]] = {
+        "count": count,
+        "mean": np.add.reduceat(value, begins) / count,
+        "min": value[begins],
+        "max": value[begins + count - 1],
+    }
+    for name, percent in zip(_PERCENTILES, PERCENTS, strict=True):
+        columns[name] = value[begins + (count * percent + 99) // 100 - 1]
+    return {"sketch": sketches, **{name: pa.array(column) for name, column in columns.items()}}
+
+
+def _put(
+    sketches: pa.Array, there: npt.NDArray[np.bool_], others: Sequence[bytes | None]
+) -> pa.Array:
+    """Return sketches, and others in between, where none is ``there``."""
+    place = np.empty(len(there), np.int64)
+    place[there] = np.arange(len(sketches))
+    place[~there] = len(sketches) + np.arange(len(others))
+    return pa.concat_arrays([sketches, pa.array(others, pa.large_binary())]).take(pa.array(place))
+
+
+def _with_before(
+    parts: pa.Table, before: dict[str, list[pa.Table]], table: str, settled_us: int | None
+) -> Iterator[Made]:
+    """Yield windows and what was there of them, which then is ``before`` no more."""
+    if before[table] and parts.num_rows:
+        was = _together(before[table])
+        code = Readings(pa.concat_tables([parts, was])).code(*_KEYS[table])
+        is_of_parts = np.isin(code[parts.num_rows :], code[: parts.num_rows])
+        before[table] = [was.filter(pa.array(~is_of_parts))]
+        both = [parts, was.filter(pa.array(is_of_parts))]
+        parts = (_merged if settled_us is None else _fullest)(pa.concat_tables(both), table)
+    if settled_us is None:
+        yield from _finished(parts, table, False)
         return
-    second = next(parts, None)
-    if second is None:
-        yield first
-        return
-    with Runs(key, MOST_READINGS) as runs:
-        runs.add(first.table(columns))
-        del first
-        runs.add(second.table(columns))
-        del second
-        for part in parts:
-            runs.add(part.table(columns))
-        for rows in runs.pieces():
-            yield _Readings(rows)
+    is_settled = pa.array(_column(parts, _AT) < settled_us)
+    yield from _finished(parts.filter(is_settled), table, True)
+    yield from _finished(parts.filter(pc.invert(is_settled)), table, False)
 
 
-class _Readings:
-    """Readings as columns of numbers, by which they are put into order.
+def _fullest(rows: pa.Table, table: str) -> pa.Table:
+    """Return that of each window which has most readings, the last one of those."""
+    code = Readings(rows).code(*_KEYS[table])
+    order = np.lexsort((_column(rows, "count"), code))
+    last = np.append(changes(code[order])[1:], len(order)) - 1
+    return rows.take(pa.array(order[last]))
 
-    ``hour`` and ``window_start_ms`` (-1 without a ``t_ms``) are made of others, if not there.
-    """
 
-    def __init__(self, rows: pa.Table, at: _Places | None = None) -> None:
-        self._rows = rows
-        self._at = at  # where those are that are meant; None: all
-        self._coded: dict[str, tuple[_Codes, pa.Array]] = {}
-
-    def only(self, at: _Places) -> "_Readings":
-        """Return some of them."""
-        found = _Readings(self._rows, at if self._at is None else self._at[at])
-        found._coded = self._coded
+def _merged(parts: pa.Table, table: str) -> pa.Table:
+    """Return windows, of all their parts, in order of the table's key."""
+    if not parts.num_rows:
+        return parts
+    parts = parts.combine_chunks()
+    code = Readings(parts).code(*_KEYS[table])
+    order = np.argsort(code, kind="stable")
+    begins = changes(code[order])
+    sizes = np.diff(begins, append=len(order))
+    found = parts.take(pa.array(order[begins]))
+    if len(begins) == len(order):
         return found
-
-    def behind(self, row: pa.Table) -> "_Readings":
-        """Return all of them, and a row before them."""
-        return _Readings(pa.concat_tables([row, self.table(tuple(row.column_names))]))
-
-    def table(self, names: tuple[str, ...]) -> pa.Table:
-        """Return columns of them."""
-        rows = pa.table([self._column(name) for name in names], list(names))
-        return rows if self._at is None else rows.take(pa.array(self._at))
-
-    def row(self, at: int, names: tuple[str, ...]) -> pa.Table:
-        """Return columns of one of them, which keeps nothing of the others in memory."""
-        place = at if self._at is None else self._at[at]
-        row = pa.table([self._column(name).slice(place, 1) for name in names], list(names))
-        return row.take(pa.array([0])).combine_chunks()
-
-    def once(self) -> tuple[_Places, _Numbers, int]:
-        """Return where the readings are, each once an hour, as it came first, and what is missing.
-
-        A copy has the same ``seq`` in its stream, and the same sensor; without one there is none.
-        Missing are the numbers between a reading and the one before it in its stream and hour; -1
-        without a ``seq``. Those with one come first, in order; the last is how many these are.
-        """
-        known = self.known("seq")
-        at = np.flatnonzero(known)
-        sensor, seq = self.code("sensor")[at], self.numbers("seq")[at]
-        stream = self.code("hour", "board", "connection")[at]
-        order = np.lexsort((sensor, seq, stream))
-        first = _changes(stream[order], seq[order], sensor[order])
-        if len(first) < len(order):  # there are copies
-            came = (self.numbers("message_seq")[at], self.numbers("partition")[at])
-            order = np.lexsort((*came, sensor, seq, stream))
-        order = order[first]
-        stream, seq = stream[order], seq[order]
-        missing = np.maximum(np.diff(seq, prepend=0) - 1, 0)
-        missing[_changes(stream)] = 0  # nothing is known of what was before
-        alone = np.flatnonzero(~known)
-        return (
-            np.concatenate((at[order], alone)),
-            np.concatenate((missing, np.full(len(alone), -1))),
-            len(order),
+    parts = parts.take(pa.array(order))
+    count = _column(parts, "count")
+    total = np.add.reduceat(count, begins)
+    alone = sizes == 1
+    sum_ = np.add.reduceat(np.where(count, _column(parts, "mean") * count, 0.0), begins)
+    new: dict[str, npt.NDArray[Any]] = {
+        "count": total,
+        "mean": np.where(alone, _column(found, "mean"), sum_ / np.maximum(total, 1)),
+        "min": np.fmin.reduceat(_column(parts, "min"), begins),
+        "max": np.fmax.reduceat(_column(parts, "max"), begins),
+        _AT: np.minimum.reduceat(_column(parts, _AT), begins),
+        **{name: _column(found, name).copy() for name in _PERCENTILES},
+    }
+    known = parts.column("gaps").is_valid().to_numpy()
+    gaps = np.add.reduceat(np.where(known, _column(parts, "gaps"), 0), begins)
+    sketches = []
+    of_parts = parts.column("sketch").combine_chunks()
+    for window in np.flatnonzero(~alone):
+        here = begins[window] + np.flatnonzero(count[begins[window] :][: sizes[window]])
+        sketch, percentiles = _sketch_of(parts, of_parts, here)
+        sketches.append(sketch)
+        for name, value in zip(_PERCENTILES, percentiles, strict=True):
+            new[name][window] = value
+    columns = {name: pa.array(column) for name, column in new.items()}
+    columns["gaps"] = pa.array(gaps, mask=~np.logical_or.reduceat(known, begins))
+    columns["sketch"] = _put(
+        found.column("sketch").combine_chunks().filter(pa.array(alone)), alone, sketches
+    )
+    for name, column in columns.items():
+        found = found.set_column(
+            found.column_names.index(name), name, column.cast(_TYPES[name], safe=False)
         )
-
-    def known(self, name: str) -> npt.NDArray[np.bool_]:
-        """Return which have a value in a column."""
-        found: npt.NDArray[np.bool_] = _known(self._column(name).combine_chunks())
-        return self._chosen(found)
-
-    def numbers(self, name: str) -> _Numbers:
-        """Return a column of integers, 0 for null."""
-        found: _Numbers = self._column(name).combine_chunks().fill_null(0).to_numpy()
-        return self._chosen(found)
-
-    def starts(self, us: int) -> _Numbers:
-        """Return the beginnings of the spans of so many microseconds in which they happened."""
-        return self._chosen(self._starts(us))
-
-    def values(self) -> _Values:
-        """Return what was measured."""
-        found: _Values = self._rows.column("value").to_numpy()
-        return self._chosen(found)
-
-    def column(self, name: str, at: _Places) -> pa.Array:
-        """Return a column of ``code``, of some of them."""
-        codes, values = self._code(name)
-        return values.take(pa.array(codes[at if self._at is None else self._at[at]]))
-
-    def code(self, *names: str) -> _Codes:
-        """Return a number of each that has the order of some columns."""
-        found: _Codes = np.zeros(self._rows.num_rows, np.uint8)
-        most = 1
-        for name in names:
-            codes, values = self._code(name)
-            if most * len(values) > _MOST_CODES:
-                different, places = np.unique(found, return_inverse=True)
-                found, most = places.astype(np.uint64), len(different)
-            most *= len(values)
-            # The fewer bytes, the less it takes to sort them.
-            kind = np.min_scalar_type(most)
-            found = found.astype(kind) * kind.type(len(values)) + codes.astype(kind)
-        return self._chosen(found)
-
-    def _chosen(self, column: _Column) -> _Column:
-        return column if self._at is None else cast(_Column, column[self._at])
-
-    def _code(self, name: str) -> tuple[_Codes, pa.Array]:
-        """Return a column as places in its values, which are in order, and null behind them."""
-        if name not in self._coded:
-            # Encoded first: the texts of a task may be more than fit into one array.
-            coded = self._column(name).dictionary_encode().combine_chunks()
-            values = coded.dictionary
-            order = pc.array_sort_indices(values)
-            place = np.empty(len(values) + 1, np.min_scalar_type(len(values)))
-            place[order.to_numpy()] = np.arange(len(values))
-            place[-1] = len(values)
-            codes = place[coded.indices.fill_null(-1).to_numpy()]
-            values = pa.concat_arrays([values.take(order), pa.nulls(1, values.type)])
-            self._coded[name] = codes, values
-        return self._coded[name]
-
-    def _column(self, name: str) -> pa.ChunkedArray:
-        if name in self._rows.column_names:
-            return self._rows.column(name)
-        if name == "hour":
-            return pa.chunked_array([pa.array(self._starts(_HOUR_US)).cast(_TIME)])
-        if name != _WINDOW:
-            raise KeyError(name)
-        t_ms = self._rows.column("t_ms").combine_chunks()
-        start = t_ms.fill_null(0).to_numpy()
-        return pa.chunked_array([pa.array(np.where(_known(t_ms), start - start % WINDOW_MS, -1))])
-
-    def _starts(self, us: int) -> _Numbers:
-        times = self._rows.column("event_time").combine_chunks().cast(pa.int64()).to_numpy()
-        found: _Numbers = times - times % us
-        return found
-
-
-def _known(values: pa.Array) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = values.is_valid().to_numpy(zero_copy_only=False)
     return found
 
 
-def _changes(*columns: npt.NDArray[np.generic]) -> _Places:
-    """Return where columns begin to have other values than before."""
-    different = np.zeros(len(columns[0]), np.bool_)
-    different[:1] = True
-    for column in columns:
-        different[1:] |= column[1:] != column[:-1]
-    return np.flatnonzero(different)
+def _sketch_of(parts: pa.Table, sketches: pa.Array, at: Places) -> tuple[bytes | None, list[float]]:
+    """Return the sketch of parts with readings, and its percentiles."""
+    unknown = [place for place in at if not sketches[place].is_valid]
+    if unknown or len(at) < 2:
+        # Rows of before there were sketches keep the percentiles that they have.
+        for place in unknown or at:
+            known = [parts.column(name)[place].as_py() for name in _PERCENTILES]
+            return sketches[place].as_py(), [np.nan if v is None else v for v in known]
+        return None, [np.nan] * len(_PERCENTILES)
+    sketch = Sketch()
+    for place in at:
+        sketch.merge(sketches[place].as_buffer().to_pybytes())
+    return sketch.to_bytes(), sketch.percentiles()
+
+
+def _column(rows: pa.Table, name: str) -> npt.NDArray[Any]:
+    column = rows.column(name).combine_chunks()
+    if pa.types.is_integer(column.type):
+        column = column.fill_null(0)
+    found: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _finished(windows: pa.Table, table: str, settled: bool) -> Iterator[Made]:
+    """Yield rows of a table, by the time of their readings."""
+    windows = windows.filter(pc.greater(windows.column("count"), 0))
+    if not windows.num_rows:
+        return
+    windows = windows.take(pa.array(np.argsort(_column(windows, _AT), kind="stable")))
+    if table == SIMULATED:
+        window = windows.column(WINDOW)
+        known = pc.if_else(pc.equal(window, _NO_WINDOW), pa.scalar(None, window.type), window)
+        windows = windows.set_column(windows.column_names.index(WINDOW), WINDOW, known)
+    else:
+        rate = pc.divide(windows.column("count").cast(pa.float64()), _SPANS_US[table] / 1e6)
+        windows = windows.append_column("rate_per_s", rate)
+    schema = pa.schema([field for field in arrow_schema(table) if field.name != DATE])
+    for begin in range(0, windows.num_rows, AT_A_TIME):
+        rows = windows.slice(begin, AT_A_TIME).select(schema.names).cast(schema).combine_chunks()
+        for batch in rows.to_batches():
+            yield Made(table, settled, batch)

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from motemq_pipeline import rollups, windows
 from motemq_pipeline.job import Sources, Written, write_tables
 from motemq_pipeline.registry import BUILT_IN, load_registry
+from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sessions import spark_session
 from motemq_pipeline.storage import Storage
 from tests.pipeline.desk import write_journal, write_rig
@@ -57,3 +60,14 @@ def desk(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Table
     progress: list[Written] = []
     write_tables(spark, sources, Storage.at(root / "tables"), progress.append)
     return Tables(sources, root / "tables", progress)
+
+
+def rolled_up(silver: DataFrame, table: str) -> DataFrame:
+    """Return a roll-up of readings, made as executors make it."""
+    readings = rollups.together(rollups.readings(silver))
+
+    def made(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for found in windows.rolled_up(batches, [table], is_counted=False, settled_us=0):
+            yield found.rows
+
+    return readings.mapInArrow(made, TABLES[table].removesuffix(", date date"))

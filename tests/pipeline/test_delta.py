@@ -83,6 +83,18 @@ def test_a_commit_whose_answer_was_lost_is_looked_for(
     assert _told(place) == ["a"]
 
 
+def test_a_batch_is_committed_behind_the_one_that_it_follows_only(place: Storage) -> None:
+    """What it adds is what came since; a writer that another one has overtaken has another part."""
+    table, late = Table(place, _PLAIN), Table(place, _PLAIN)
+    table.create()
+    assert table.add(_boards(place, "a"), "query", 3)
+    assert table.change(_boards(place, "b"), [], "query", 5, after=3)
+    assert not late.change(_boards(place, "again"), [], "query", 5, after=3)
+    with pytest.raises(Conflict):
+        late.change(_boards(place, "and more"), [], "query", 6, after=3)
+    assert _told(place) == ["a", "b"]
+
+
 def test_two_writers_lose_nothing(place: Storage) -> None:
     tables = [Table(place, _PLAIN), Table(place, _PLAIN)]
     tables[0].create()

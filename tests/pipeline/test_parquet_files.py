@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.parquet_files import File, Target, collected, writing
+from motemq_pipeline.parquet_files import File, Target, collected, sharing, writing
 from motemq_pipeline.schemas import TABLES, arrow_schema
 from motemq_pipeline.storage import Storage
 
@@ -52,6 +52,28 @@ def test_rows_go_where_they_belong_and_are_cut_into_groups(
     written = pq.ParquetFile(f"{place.uri}/{_TABLE}/{file.path}")
     assert written.num_row_groups == 2  # bounded memory, and no group a batch
     assert written.schema_arrow == arrow_schema(_TABLE)
+
+
+def test_a_file_gets_no_more_than_was_said_and_a_batch(spark: SparkSession, tmp_path: Path) -> None:
+    place = Storage.at(tmp_path)
+    rows = spark.range(0, 50_000, 1, 1).selectExpr("id AS streams")
+    most = 100_000
+
+    def made(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in batches:
+            columns = {"streams": batch.column(0)}
+            none = pa.nulls(batch.num_rows)
+            arrays = [columns.get(name, none) for name in arrow_schema(_TABLE).names]
+            whole = pa.table(arrays, arrow_schema(_TABLE).names).cast(arrow_schema(_TABLE))
+            for piece in whole.to_batches(max_chunksize=100):
+                yield piece.column("streams")[0].as_py() // 100 % 2, piece
+
+    targets = [Target(_TABLE, file_bytes=most), Target(_TABLE)]
+    small, (large,) = collected(sharing(rows, place, targets, made), place, targets)
+    assert _numbers(place, [*small, large]) == list(range(50_000))
+    sizes = [pq.read_table(f"{place.uri}/{_TABLE}/{file.path}").nbytes for file in small]
+    assert len(sizes) > 3
+    assert all(size < 1.5 * most for size in sizes)
 
 
 def test_what_an_attempt_that_failed_has_written_is_not_counted(

@@ -1,12 +1,16 @@
 """Gold that is made by and by, as readings come, is what is made of all readings at once."""
 
 import random
-from collections.abc import Callable
+import shutil
+import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -24,7 +28,8 @@ from tests.pipeline.conftest import rows_of
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _SILVER = "silver_telemetry"
 _BATCHES = 3
-_FOLLOWED = FROM_SILVER[:4]
+_FOLLOWED = FROM_SILVER[:5]
+_WINDOWS = FROM_SILVER[:3]
 
 
 class _Desk:
@@ -90,11 +95,17 @@ def _made(tables: Storage, name: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.parametrize("most_touched", [0, 2_000_000])
 @settings(deadline=None, max_examples=1, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_what_is_made_by_and_by_is_what_is_made_at_once(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, seed: int
+    spark: SparkSession,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    most_touched: int,
+    seed: int,
 ) -> None:
+    monkeypatch.setattr(refresh_, "_MOST_TOUCHED", most_touched)
     chance = random.Random(seed)
     tables = _Tables(spark, tmp_path_factory.mktemp("refresh"))
     desk, refresh = _Desk(chance), tables.refresh()
@@ -109,6 +120,7 @@ def test_what_is_made_by_and_by_is_what_is_made_at_once(
             assert refresh.follow()
     assert not refresh.follow()
     found = {name: _made(tables.place, name) for name in FROM_SILVER}
+    assert found.pop("gold_numbers")
     refresh.everything(lambda *_: None)
     for name, rows in found.items():
         assert rows, name
@@ -120,14 +132,18 @@ def _reading(number: int, at: datetime) -> tuple[Any, ...]:
     return (*row, False, None)
 
 
-def _counting(calls: list[int]) -> Callable[[Any], Any]:
-    really = rollups.by_minute
+def _silver_rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note how many rows the files of silver have that Spark is given."""
+    read: list[int] = []
+    really = Table.read
 
-    def by_minute(rows: Any, *more: Any) -> Any:
-        calls.append(rows.count())
-        return really(rows, *more)
+    def seen(table: Table, session: Any, files: Any = None, at: Any = None) -> Any:
+        if table.name == _SILVER:
+            read.append(sum(file.rows for file in (table.files(at) if files is None else files)))
+        return really(table, session, files, at)
 
-    return by_minute
+    monkeypatch.setattr(Table, "read", seen)
+    return read
 
 
 def test_a_rig_that_has_not_run_yet_gives_no_rows(
@@ -174,58 +190,177 @@ def test_a_refresh_that_was_killed_between_two_tables_is_gone_on_with(
     assert not tables.refresh().follow()
 
 
-def test_what_comes_between_minutes_and_hours_gets_into_both(
+def _told(tables: _Tables) -> dict[str, list[dict[str, Any]]]:
+    return {name: _made(tables.place, name) for name in _WINDOWS}
+
+
+@pytest.mark.parametrize("killed_at", range(5))
+@pytest.mark.parametrize("more_comes", [False, True])
+def test_a_refresh_that_is_killed_between_two_commits_is_gone_on_with(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    killed_at: int,
+    more_comes: bool,
+) -> None:
+    """Each roll-up is a commit. Those that are through have the new readings, once."""
+    tables = _Tables(spark, tmp_path / "tables")
+    parts = [[_reading(n, _NOON + timedelta(seconds=n)) for n in range(10 * at, 10 * at + 10)]
+             for at in range(3)]  # fmt: skip
+    tables.add(parts[0])
+    tables.refresh().follow()
+    # A copy, one that comes late and fills a gap, and what is new.
+    late = _reading(15, _NOON + timedelta(seconds=15))
+    tables.add([row for row in parts[1] if row[2] != 15] + [parts[0][3]])
+    really, commits = Table.change, iter(range(100))
+
+    def change(table: Table, *more: Any) -> bool:
+        if next(commits) == killed_at:
+            raise KeyboardInterrupt
+        return really(table, *more)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Table, "change", change)
+        tables.refresh().follow()
+    if more_comes:
+        tables.add([late, *parts[2]])
+    refresh = tables.refresh()
+    for _ in range(4):
+        refresh.follow()
+    assert not refresh.follow()
+    found = _told(tables)
+    tables.refresh().everything(lambda *_: None)
+    assert found == _told(tables)
+    assert {row["count"] for row in found["gold_rollup_hour"]} == {30 if more_comes else 19}
+
+
+_KILLED = """
+import os, pathlib, signal, sys
+from motemq_pipeline.delta import Table
+from motemq_pipeline.refresh import Refresh
+from motemq_pipeline.registry import BUILT_IN, load_registry
+from motemq_pipeline.sessions import spark_session
+from motemq_pipeline.storage import Storage
+
+really, commits = Table.change, iter(range(100))
+
+def change(table, *more):
+    found = really(table, *more)
+    if next(commits) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return found
+
+Table.change = change
+with spark_session(pathlib.Path(sys.argv[2]), brief=True) as spark:
+    Refresh(spark, Storage.at(pathlib.Path(sys.argv[1])), load_registry(BUILT_IN), None).follow()
+"""
+
+
+def test_a_driver_that_is_killed_between_two_commits_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By the operating system, with Java and all, when two of four roll-ups are through."""
+    tables = _Tables(spark, tmp_path / "tables")
+    tables.add([_reading(n, _NOON + timedelta(seconds=20 * n)) for n in range(10)])
+    tables.refresh().follow()
+    seen = refresh_.seen_by_gold(tables.place, Table(tables.place, _SILVER))
+    tables.add([_reading(n, _NOON + timedelta(seconds=20 * n)) for n in range(5, 20)])
+    argv = [sys.executable, "-c", _KILLED, str(tmp_path / "tables"), str(tmp_path / "spark.log")]
+    ended = subprocess.run(argv, check=False, capture_output=True, timeout=120)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    now = refresh_.seen_by_gold(tables.place, Table(tables.place, _SILVER))
+    assert [a == b for a, b in zip(seen, now, strict=True)] == [False, False, True, True, True]
+    tables.add([_reading(20, _NOON)])
+    refresh = tables.refresh()
+    while refresh.follow():
+        pass
+    found = _told(tables)
+    tables.refresh().everything(lambda *_: None)
+    assert found == _told(tables)
+    assert [row["count"] for row in found["gold_rollup_hour"]] == [21]
+
+
+def test_a_refresh_that_is_repeated_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """As of a driver that is cut off, and commits what another has committed by then."""
     tables = _Tables(spark, tmp_path)
-    tables.add([_reading(1, _NOON)])
-    refresh = tables.refresh()
-    really = Refresh._follow
+    tables.add([_reading(n, _NOON) for n in range(10)])
+    tables.refresh().follow()
+    tables.add([_reading(n, _NOON) for n in range(8, 20)])
+    really = Table.change
 
-    def followed(refresh: Refresh, name: str) -> bool:
-        found = really(refresh, name)
-        if name == "gold_rollup_minute":
-            tables.add([_reading(2, _NOON + timedelta(hours=1))])
-        return found
+    def change(table: Table, *more: Any) -> bool:
+        with monkeypatch.context() as patch:
+            patch.setattr(Table, "change", really)
+            tables.refresh().follow()
+        return really(table, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Refresh, "_follow", followed)
-        refresh.follow()
-    assert refresh.follow()
-    for name in ("gold_rollup_minute", "gold_rollup_hour"):
-        hours = [row["window_start"] for row in rows_of(tmp_path, name)]
-        assert hours == [_NOON, _NOON + timedelta(hours=1)], name
+        patch.setattr(Table, "change", change)
+        tables.refresh().follow()
+    assert [row["count"] for row in rows_of(tmp_path, "gold_rollup_hour")] == [20]
+    assert not tables.refresh().follow()
 
 
-def test_a_refresh_reads_hours_that_changed_and_leaves_the_files_of_others(
+def test_a_refresh_reads_what_is_new_and_of_gold_the_files_that_it_changes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables, hour = _Tables(spark, tmp_path), timedelta(hours=1)
+    """However many readings the hour has; a late one too."""
+    tables, minute = _Tables(spark, tmp_path), timedelta(minutes=1)
     refresh = tables.refresh()
-    for at in range(3):
-        tables.add([_reading(10 * at + n, _NOON + at * hour) for n in range(10)])
+    for at in range(4):
+        new = [
+            (
+                *_reading(n, _NOON + at * minute)[:3],
+                60_000 * at,
+                *_reading(n, _NOON + at * minute)[4:],
+            )
+            for n in range(100 * at, 100 * at + 100)
+        ]
+        tables.add(new)
         refresh.follow()
-    minutes = Table(tables.place, "gold_rollup_minute")
-    before = {file.path for file in minutes.files()}
-    assert len(before) == 3
-    read: list[int] = []
-    monkeypatch.setattr(rollups, "by_minute", _counting(read))
-    tables.add([_reading(60, _NOON + hour)])
+    named = {name: Table(tables.place, name) for name in _WINDOWS}
+    before = {name: {file.path for file in table.files()} for name, table in named.items()}
+    read = _silver_rows_read(monkeypatch)
+    late = _reading(1000, _NOON + minute)
+    tables.add([(*late[:3], 60_005, *late[4:])])
     refresh.follow()
-    assert read == [11]  # of 31
-    after = {file.path for file in minutes.files()}
-    assert len(before & after) == 2
+    assert sum(read) == 2  # once for the roll-ups, once for the streams
+    for name, files in before.items():
+        after = {file.path for file in named[name].files()}
+        assert len(files - after) == 1, name
+        assert len(files & after) == (0 if name == "gold_rollup_hour" else 3), name
+    assert sum(row["count"] for row in rows_of(tmp_path, "gold_sensor_rollup")) == 401
+    assert sorted(row["count"] for row in rows_of(tmp_path, "gold_rollup_minute")) == [
+        100, 100, 100, 101,
+    ]  # fmt: skip
 
 
-def test_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
+def test_after_all_is_made_a_refresh_leaves_the_windows_that_are_settled(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    tables, minute = _Tables(spark, tmp_path), timedelta(minutes=1)
+    tables.add([_reading(n, _NOON + n * minute) for n in range(60)])
+    tables.refresh().follow()
+    minutes = Table(tables.place, "gold_rollup_minute")
+    before = {file.path: file.rows for file in minutes.files()}
+    tables.add([_reading(60, _NOON + 59 * minute)])
+    tables.refresh().follow()
+    gone = before.keys() - {file.path for file in minutes.files()}
+    assert sum(before[path] for path in gone) <= 6
+
+
+def test_new_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ranges keep hours apart, and Spark reads everything once more to find them."""
-    plans: dict[str, str] = {}
+    plans: list[str] = []
     really = refresh_.collected
 
     def seen(written: Any, place: Storage, targets: Any) -> Any:
-        plans[targets[0].table] = written._jdf.queryExecution().toString()
+        if targets[0].table in _WINDOWS:
+            plans.append(written._jdf.queryExecution().toString())
         return really(written, place, targets)
 
     monkeypatch.setattr(refresh_, "collected", seen)
@@ -236,8 +371,43 @@ def test_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
         tables.add([_reading(10 * hours + n, _NOON + n % hours * rollups.HOUR) for n in range(10)])
         plans.clear()
         refresh.follow()
-        for name in ("gold_sensor_rollup", "gold_rollup_minute"):
-            assert ("rangepartitioning" in plans[name]) == (hours > 1), (name, hours)
+        (plan,) = plans
+        assert ("rangepartitioning" in plan) == (hours > 1), hours
+
+
+def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
+    """It had no ``gold_numbers``, and no ``sketch`` in ``gold_sensor_rollup``."""
+    keep_s = {_SILVER: 86_400.0}
+    tables = _Tables(spark, tmp_path)
+    now = datetime.now(UTC)
+    tables.add([_reading(n, at) for at in (_NOON, now) for n in range(10)])
+    tables.refresh(keep_s).follow()
+    name = "gold_sensor_rollup"
+    old = Table(tables.place, name).dataset().to_table().drop_columns(["sketch"])
+    for gone in ("gold_numbers", name):
+        shutil.rmtree(tmp_path / gone)
+    made = DeltaTable.create(
+        tmp_path / name,
+        old.schema,
+        partition_by=["date"],
+        configuration={"motemq.version": "2"},
+        raise_if_key_not_exists=False,
+    )
+    write_deltalake(made, old, mode="append")
+    Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
+    tables.add([_reading(n, now) for n in range(5, 15)])
+    refresh = tables.refresh(keep_s)
+    assert refresh.follow()
+    Table(tables.place, name).check_version()
+    for each in _WINDOWS:
+        counts = sorted(row["count"] for row in rows_of(tmp_path, each))
+        assert counts == [10, 15], each
+    # What is past has no sketch there, so percentiles stay when one comes late.
+    tables.add([_reading(50, _NOON), _reading(50, now)])
+    assert refresh.follow()
+    rows = {row["count"]: row["sketch"] for row in rows_of(tmp_path, name)}
+    assert rows.keys() == {11, 16}
+    assert (rows[11] is None, rows[16] is None) == (True, False)
 
 
 def test_without_the_log_of_silver_everything_is_made_again(
@@ -273,40 +443,38 @@ def test_a_late_reading_takes_nothing_from_hours_whose_readings_are_no_longer_ke
         for entry in (tmp_path / _SILVER / "_delta_log").glob("*.json"):
             entry.unlink()
     tables.refresh(keep_s).follow()
-    for name in _FOLLOWED[:3]:
+    for name in _WINDOWS:
         counts = sorted((row["board"], row["count"]) for row in rows_of(tmp_path, name))
         assert counts == [("a", 1), ("a", 10), ("b", 1)], name
 
 
-def test_only_hours_whose_readings_are_no_longer_kept_are_compared_with_what_they_were(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_late_readings_of_days_that_are_no_longer_kept_come_to_what_was_there(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    keep_s = {_SILVER: 86_400.0, "gold_rollup_minute": 86_400.0}
+    keep_s = {_SILVER: 86_400.0}
     now = datetime.now(UTC)
-    really, compared = rollups.fullest, []
-
-    def fullest(made: Any, before: Any, name: str) -> Any:
-        compared.append(name)
-        for rows in (made, before):
-            assert {row["count"] for row in rows.select("count").collect()} == {1}
-        return really(made, before, name)
-
-    monkeypatch.setattr(rollups, "fullest", fullest)
     tables = _Tables(spark, tmp_path)
     tables.add([_reading(1, _NOON), _reading(2, now)])
-    assert tables.refresh(keep_s).follow()
+    refresh = tables.refresh(keep_s)
+    assert refresh.follow()
     Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
-    tables.add([_reading(3, now)])
-    assert tables.refresh(keep_s).follow()
-    assert compared == []
-    # As many readings as there were: what is known of the minute stays.
     other = (*_reading(4, _NOON)[:5], 99.0, *_reading(4, _NOON)[6:])
-    tables.add([other, _reading(5, now)])
-    assert tables.refresh(keep_s).follow()
-    assert compared == list(_FOLLOWED[:3])
-    for name in _FOLLOWED[:3]:
+    tables.add([other, _reading(1, _NOON), _reading(3, now)])  # the second is a copy
+    assert refresh.follow()
+    expected = [(2, 1.0), (2, 99.0)]
+    for name in _WINDOWS:
         found = sorted((row["count"], row["max"]) for row in rows_of(tmp_path, name))
-        assert found == [(1, 1.0), (3, 1.0)], name
+        assert found == expected, name
+    # Also if all is made again, of what is left.
+    tables.refresh(keep_s).everything(lambda *_: None)
+    for name in _WINDOWS:
+        found = sorted((row["count"], row["max"]) for row in rows_of(tmp_path, name))
+        assert found == expected, name
+    # And what came is known then, too.
+    tables.add([_reading(1, _NOON)])
+    tables.refresh(keep_s).follow()
+    for name in _WINDOWS:
+        assert sorted(row["count"] for row in rows_of(tmp_path, name)) == [2, 2], name
 
 
 def test_files_are_chosen_by_their_bounds() -> None:
@@ -325,6 +493,6 @@ def test_files_are_chosen_by_their_bounds() -> None:
         file("after", 3600, 4000),
         File("unknown", 1, 1, None, {}, {}),
     ]
-    chosen = [each.path for each in overlapping(files, "t", [_NOON])]
+    chosen = [each.path for each in overlapping(files, "t", [_NOON], rollups.HOUR)]
     assert chosen == ["to the end of the hour before", "within", "around", "unknown"]
-    assert overlapping(files, "t", []) == []
+    assert overlapping(files, "t", [], rollups.HOUR) == []

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 import motemq_pipeline
-from motemq_pipeline import rollups, silver
+from motemq_pipeline import silver, windows
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.job import Sources, write_tables
@@ -25,7 +25,7 @@ from motemq_pipeline.registry import load_registry
 from motemq_pipeline.schemas import TABLES, VERSIONS, arrow_schema, columns
 from motemq_pipeline.storage import Storage
 from pyspark_motemq.columns import spark_schema
-from tests.pipeline.conftest import Tables
+from tests.pipeline.conftest import Tables, rolled_up
 from tests.pipeline.desk import (
     MESSAGES,
     NO_WILL,
@@ -72,9 +72,10 @@ _KNOWN = {
     "silver_quarantine": (2, "d249e4f6"),
     "rig_events": (1, "c38e9033"),
     "rig_samples": (2, "e0d7f4ba"),
-    "gold_sensor_rollup": (2, "ccee21cf"),
+    "gold_sensor_rollup": (3, "aee49716"),
     "gold_rollup_minute": (2, "3e0cf8ad"),
     "gold_rollup_hour": (2, "3e0cf8ad"),
+    "gold_numbers": (1, "050685c1"),
     "gold_streams": (3, "4043979f"),
     "gold_board_health": (4, "05bdfeb5"),
     "gold_fleet": (3, "df7c0a29"),
@@ -138,7 +139,7 @@ def test_a_stream_ends_with_the_sensor_that_its_rule_names(
     messages = spark.read.format("motemq").option("path", str(tmp_path)).load()
     readings = silver.telemetry(silver.decoded(messages, load_registry(tmp_path / "own.toml")))
     assert {(row["sensor"], row["last"]) for row in readings.collect()} == {("end", None)}
-    (minute,) = rollups.by_minute(readings).collect()
+    (minute,) = rolled_up(readings, windows.MINUTES).collect()
     assert (minute["sensor"], minute["count"], minute["max"]) == ("end", 2, 1.0)
 
 

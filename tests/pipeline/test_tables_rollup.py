@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from motemq_pipeline import gold, rollups
+from motemq_pipeline import gold, rollups, windows
 from motemq_pipeline.registry import load_registry
-from motemq_pipeline.rollups import by_hour, by_minute
 from motemq_pipeline.schemas import TABLES
 from motemq_pipeline.sequence_numbers import stream_states
+from tests.pipeline.conftest import rolled_up
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 _Reading = tuple[str, int, str, int | None, float, float]  # board, stream, sensor, seq, second
@@ -58,7 +58,7 @@ def test_a_minute_has_each_reading_once_and_what_is_missing_before_it(spark: Spa
     ]
     found = {
         (row["board"], row["sensor"], row["window_start"]): row
-        for row in _rows(by_minute(_silver(spark, readings)))
+        for row in _rows(rolled_up(_silver(spark, readings), windows.MINUTES))
     }
     told = ["count", "mean", "min", "max", "gaps"]
     assert {key: [row[name] for name in told] for key, row in found.items()} == {
@@ -70,7 +70,7 @@ def test_a_minute_has_each_reading_once_and_what_is_missing_before_it(spark: Spa
     assert found["a", "t", _NOON]["rate_per_s"] == 3 / 60
 
 
-def test_an_hour_is_made_of_its_minutes_and_its_percentiles_have_the_right_rank(
+def test_an_hour_is_that_of_its_minutes_and_its_percentiles_have_the_right_rank(
     spark: SparkSession,
 ) -> None:
     """Sketches are random, so what is asserted is the rank: within 1 % (docs/tables.md)."""
@@ -81,12 +81,12 @@ def test_an_hour_is_made_of_its_minutes_and_its_percentiles_have_the_right_rank(
         if number % 7
     ]
     kept = sorted(value for number, value in enumerate(values) if number % 7)
-    minutes = by_minute(_silver(spark, readings)).persist()
-    (hour,) = _rows(by_hour(minutes))
+    silver = _silver(spark, readings)
+    (hour,) = _rows(rolled_up(silver, windows.HOURS))
     for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         low, high = bisect.bisect_left(kept, hour[name]), bisect.bisect_right(kept, hour[name])
         assert low / len(kept) - 0.01 <= share <= high / len(kept) + 0.01, name
-    of_minutes = _rows(minutes)
+    of_minutes = _rows(rolled_up(silver, windows.MINUTES))
     assert hour["gaps"] == sum(row["gaps"] for row in of_minutes) == 999  # 0 is at an end
     assert hour["count"] == sum(row["count"] for row in of_minutes) == len(kept)
     assert hour["mean"] == pytest.approx(statistics.mean(kept))
@@ -95,7 +95,7 @@ def test_an_hour_is_made_of_its_minutes_and_its_percentiles_have_the_right_rank(
 
 def test_few_readings_have_the_percentiles_that_they_have(spark: SparkSession) -> None:
     readings: list[_Reading] = [("a", 1, "t", n, n / 10, float(n)) for n in range(1, 201)]
-    (minute,) = _rows(by_minute(_silver(spark, readings)))
+    (minute,) = _rows(rolled_up(_silver(spark, readings), windows.MINUTES))
     assert [minute[name] for name in ("p50", "p95", "p99")] == [100.0, 190.0, 198.0]
 
 
@@ -109,7 +109,7 @@ def test_more_readings_are_of_more_tasks_and_an_hour_of_a_board_is_of_one(
     ]  # fmt: skip
     task = F.spark_partition_id().alias("task")
     for ranges in (False, True):
-        rows = rollups.together(_silver(spark, readings), len(readings), ranges)
+        rows = rollups.together(rollups.readings(_silver(spark, readings)), len(readings), ranges)
         assert rows.rdd.getNumPartitions() == 10
         found = rows.select("board", "event_time", task).distinct().collect()
         assert len(found) == 10
@@ -127,7 +127,7 @@ def test_roll_ups_go_to_python_by_rows_of_which_the_longest_is_known(spark: Spar
     assert bytes_ == str(2**31 - 1)  # the one by which Spark does not count
     assert rows == str(rollups.BATCH_ROWS)
     many = [("a", 1, "t", None, n * 0.001, float(n * 7919 % 100_003)) for n in range(50_000)]
-    (minute,) = by_minute(_silver(session, many)).collect()
+    (minute,) = rolled_up(_silver(session, many), windows.MINUTES).collect()
     assert len(minute["sketch"]) * rollups.BATCH_ROWS < 40_000_000
 
     def longest(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
