@@ -171,10 +171,11 @@ def _refresh(found: list[refresh.Result]) -> None:
 
 
 def _hour(found: list[refresh.Result]) -> None:
-    click.echo("\n| new | into an hour with | s |")
-    click.echo("|---|---|---|")
+    click.echo("\n| new | into an hour with | s | one after the other |")
+    click.echo("|---|---|---|---|")
     for each in found:
-        click.echo(f"| {each.new:,} | {each.old:,} | {each.seconds:.1f} |")
+        one_by_one = ", ".join(f"{seconds:.1f}" for seconds in each.each)
+        click.echo(f"| {each.new:,} | {each.old:,} | {each.seconds:.1f} | {one_by_one} |")
     growth = found[-1].seconds / found[0].seconds
     click.echo(
         f"\na refresh late in an hour of {found[-1].old:,} over an early one: {growth:.2f}, "
