@@ -90,7 +90,7 @@ def read_facts(place: Storage) -> Facts:
         cells=cells,
         failures=_failures(events),
         round_trips=_round_trips(place, run.run_id) if run else {},
-        rollup=_latest_streams(_rows(place, "select * from gold_sensor_rollup")),
+        rollup=_latest_streams(_rows(place, "select * exclude (sketch) from gold_sensor_rollup")),
         latest=_latest_readings(place),
         health=_rows(place, "select * from gold_board_health order by board"),
         alerts=_rows(place, _ALERTS),
