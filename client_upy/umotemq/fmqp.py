@@ -29,7 +29,6 @@ _WILL = const(0x08)
 _RETAIN = const(0x04)  # the specification's "cache"
 _HEADER = const(6)
 _SLASH = const(0x2F)
-_RETAINED = const(0x4000000)  # above each length
 _RECENT = const(16)  # so many kinds of publications, by topic and length, are not looked into again
 
 
@@ -52,8 +51,9 @@ class FmqpClient(Link):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
-        # What was published lately: tuples of the topic as it was given; the payload's length, with
-        # _RETAINED; the packet and its length; the payload's format; the topic as it is sent.
+        # What was published lately: tuples of the topic as it was given; the payload's length, all
+        # bits of it inverted if the broker retains it; the packet and its length; the payload's
+        # format; the topic as it is sent.
         self._recent = []
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
@@ -87,7 +87,7 @@ class FmqpClient(Link):
         outage = self.outage
         kind = size = len(payload)
         if retain:
-            kind |= _RETAINED
+            kind = ~size  # below 0: of another kind
         # They are given by name: ``flags`` takes what is not. With a ``*`` in its place each of
         # them would be looked up for every message.
         if will or again or flags is not ...:
@@ -95,7 +95,7 @@ class FmqpClient(Link):
                 from umotemq.mistakes import throw
 
                 throw("flags", flags)
-            return self._tell(kind >> 24 | _WILL * will, topic, payload, None, False)
+            return self._tell(_RETAIN * (kind < 0) | _WILL * will, topic, payload, None, False)
         for known, like, packet, end, tail, name in self._recent:  # noqa: B007  # for below
             if known is topic and like == kind:
                 break
@@ -107,7 +107,14 @@ class FmqpClient(Link):
             packet = bytearray(end)
             tail = "%ds" % size
             pack_into(
-                ">BBI%ds%ds" % (letters, size), packet, 0, kind >> 24, letters, size, name, payload
+                ">BBI%ds%ds" % (letters, size),
+                packet,
+                0,
+                _RETAIN * (kind < 0),
+                letters,
+                size,
+                name,
+                payload,
             )
             if topic.__class__ in (bytes, str):  # others may change
                 del self._recent[: 1 - _RECENT]
