@@ -51,22 +51,23 @@ class FmqpClient(Link):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
         # handler, whether it is raw, the levels if it is a pattern.
         self._standing = []
-        # What was published lately: tuples of the topic as it was given; the payload's length, all
-        # bits of it inverted if the broker retains it; the packet and its length; the payload's
-        # format; the topic as it is sent.
+        # The kinds of publications of lately, and the last one's: tuples of the packet and its
+        # length; the payload's format; the topic as it is sent, and as it was given; the payload's
+        # length, all bits of it inverted if the broker retains it.
         self._recent = []
+        self._latest = [None] * 6
         Link.__init__(self, transport, options)
         self.outage = self.outage  # each publication asks, and a class is slow to tell
         if self.name is None:
-            from random import getrandbits
+            import random
 
-            self.name = str(getrandbits(28))
+            self.name = str(random.getrandbits(28))
         self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
         self._ask(False)  # it must fit, as must its echo, or the link could never come up
         if self._last > self.rx_size:
             from umotemq.mistakes import throw
 
-            throw("rx_size", self.rx_size, self._last)
+            throw("rx_size", self, self._last)
         self._last = 0
 
     def publish(
@@ -91,34 +92,38 @@ class FmqpClient(Link):
         # They are given by name: ``flags`` takes what is not. With a ``*`` in its place each of
         # them would be looked up for every message.
         if will or again or flags is not ...:
-            if confirm or flags is not ...:
-                from umotemq.mistakes import throw
+            if flags is ... and not confirm:
+                return self._tell(_RETAIN * (kind < 0) | _WILL * will, topic, payload, None, False)
+            from umotemq.mistakes import throw
 
-                throw("flags", flags)
-            return self._tell(_RETAIN * (kind < 0) | _WILL * will, topic, payload, None, False)
-        for known, like, packet, end, tail, name in self._recent:  # noqa: B007  # for below
-            if known is topic and like == kind:
-                break
-        else:
-            # All the heap that it takes is taken before anything is sent.
-            name = self._normalised(topic)
-            letters = len(name)
-            end = self._fitting(0, _HEADER + letters + size)
-            packet = bytearray(end)
-            tail = "%ds" % size
-            pack_into(
-                ">BBI%ds%ds" % (letters, size),
-                packet,
-                0,
-                _RETAIN * (kind < 0),
-                letters,
-                size,
-                name,
-                payload,
-            )
-            if topic.__class__ in (bytes, str):  # others may change
-                del self._recent[: 1 - _RECENT]
-                self._recent.append((topic, kind, packet, end, tail, name))
+            throw("flags", flags)
+        packet, end, tail, name, known, like = self._latest
+        if not (known is topic and like == kind):
+            for latest in self._recent:
+                packet, end, tail, name, known, like = latest
+                if known is topic and like == kind:
+                    self._latest = latest
+                    break
+            else:
+                # All the heap that it takes is taken before anything is sent.
+                name = self._normalised(topic)
+                letters = len(name)
+                end = self._fitting(0, _HEADER + letters + size)
+                packet = bytearray(end)
+                tail = "%ds" % size
+                pack_into(
+                    ">BBI%ds%ds" % (letters, size),
+                    packet,
+                    0,
+                    _RETAIN * (kind < 0),
+                    letters,
+                    size,
+                    name,
+                    payload,
+                )
+                if topic.__class__ in (bytes, str):  # others may change
+                    self._latest = latest = packet, end, tail, name, topic, kind
+                    self._recent = self._recent[1 - _RECENT :] + [latest]
         if self.up and not self._last:
             # Like one before, but for its payload.
             pack_into(tail, packet, -size, payload)
@@ -154,7 +159,9 @@ class FmqpClient(Link):
         replaces the handler. The broker is told whenever the link comes up.
         """
         if not callable(handler):
-            raise TypeError("no handler")
+            from umotemq.mistakes import throw
+
+            throw("handler", handler)
         if raw:
             # Now, and not when messages begin to repeat, where nothing is to take heap.
             from umotemq.alike import note
@@ -164,8 +171,7 @@ class FmqpClient(Link):
 
     def unsubscribe(self, topic, *, feedback=False):
         """Take back ``subscribe`` of the same topic."""
-        flags = _FEEDBACK * feedback | (_SUBSCRIPTION | _UNSUBSCRIBE)
-        self._tell(flags, topic, b"", None, None)
+        self._tell(_FEEDBACK * feedback | (_SUBSCRIPTION | _UNSUBSCRIBE), topic, b"", None, None)
 
     def _tell(self, flags, topic, payload, handler, raw):
         # Tell it now, and whenever the link comes up, in place of what was told.
@@ -180,8 +186,7 @@ class FmqpClient(Link):
             elif flags & _UNSUBSCRIBE:
                 flags |= entry[0] & _DEBUG
         if not flags & _UNSUBSCRIBE:
-            levels = b"*" in topic and topic.split(b"/")
-            told = [(flags, topic, payload, handler, raw, levels)]
+            told = [(flags, topic, payload, handler, raw, b"*" in topic and topic.split(b"/"))]
             standing = told + standing if raw else standing + told
         self._standing = standing
         self._alike = self._size = None
@@ -247,12 +252,10 @@ class FmqpClient(Link):
         view = self._view
         handled = 0
         while True:
-            alike = self._alike
-            if alike:
-                handled += alike.poll(self)
+            if self._alike:
+                handled += self._alike.poll(self)
             start = self._start
-            have = self._end
-            if have - start < _HEADER:
+            if self._end - start < _HEADER:
                 return handled
             # By shifts, as unpack allocates; the top byte first, as 2**30 would be a long integer.
             first = start + _HEADER
@@ -261,7 +264,7 @@ class FmqpClient(Link):
             end = body + size
             if buf[start + 2]:
                 self._fail("wire", ">= 16 MiB")
-            if end > have:
+            if end > self._end:
                 if end - start > self.rx_size and (not self._skip or self._skip(start, body, end)):
                     self._start = end  # what lies beyond the end will not be looked at
                     self.discarded += 1
@@ -281,7 +284,7 @@ class FmqpClient(Link):
             # nothing that a broker says, has none: its sum is of nine bits.
             kind = (buf[start] & (_SUBSCRIPTION | _FEEDBACK)) + _SUBSCRIPTION
             count = 0
-            failure = payload = alone = None
+            failure = alone = None
             topic = buf
             for flags, pattern, _, handler, raw, levels in self._standing:
                 if flags & (_SUBSCRIPTION | _FEEDBACK) != kind:
@@ -299,13 +302,13 @@ class FmqpClient(Link):
                     if raw:
                         alone = handler
                         handler(view, first, stop, body, end)
-                        continue
-                    if payload is None:
-                        payload = bytes(view[body:end])
-                        topic = bytes(view[first:stop])
-                        stop -= first
-                        first = 0
-                    handler(topic, payload)
+                    else:
+                        if topic is buf:
+                            payload = bytes(view[body:end])
+                            topic = bytes(view[first:stop])
+                            stop -= first
+                            first = 0
+                        handler(topic, payload)
                 except Exception as error:
                     failure = failure or error
             if alone and count == 1 and size == self._size:

@@ -54,7 +54,7 @@ class LightmqClient(Link):
         if self.rx_size < _LEAST:
             from umotemq.mistakes import throw
 
-            throw("rx_size", self.rx_size, _LEAST)
+            throw("rx_size", self, _LEAST)
         self.client_id = client_id
         self._ping = -1  # none yet
         # The opcodes of SEND and PING, that of the answer is one more; and CONNACK's good news.

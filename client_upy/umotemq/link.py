@@ -76,8 +76,8 @@ class Link:
         self._on_drop = []  # functions of this package, called when the stream was closed
         self._buf = bytearray(self.rx_size)
         self._view = memoryview(self._buf)
-        self._out = bytearray(self.tx_size)
-        self._part = self._out  # or a view of what was written last: its like needs no new one
+        self._out = self._part = bytearray(self.tx_size)
+        # or a view of what was written last: its like needs no new one
         self._drop(None, 0)
 
     # ---- for programs ----
@@ -116,10 +116,10 @@ class Link:
             left = ms - ticks_diff(now, start)
             if left <= 0:
                 return 0
-            left = min(left, ticks_diff(self._due or now, now))
             # Room to write is looked for every millisecond, as is whatever nobody can wait for.
             if self.stream and (self._last or not self._fd):
-                left = min(left, 1)
+                left = 1
+            left = min(left, ticks_diff(self._due or now, now))
             if left > 0:
                 for _ in self._poll.ipoll(left):
                     pass
@@ -335,9 +335,9 @@ class Link:
         # Raises ValueError if it never fits, LinkError if it does not now.
         if end <= self.tx_size:
             return end
-        from umotemq.mistakes import no_room
+        from umotemq.mistakes import throw
 
-        return no_room(self, start, end)
+        return throw("tx_size", self, start, end)
 
     def _send(self, type, name, data, confirm):
         # Send one message, or have the ``outage`` keep it if ``confirm`` is True or False.
@@ -356,9 +356,7 @@ class Link:
         if not self.up:
             raise self.error or LinkError("down", self.transport.where)
         start = ticks_ms()
-        while not self._flush():
-            if not self._blocking:
-                return  # umotemq.aio's: the rest goes by itself
+        while not self._flush() and self._blocking:  # umotemq.aio's: the rest goes by itself
             if ticks_diff(ticks_ms(), start) >= self.timeout_ms:
                 self._fail("timeout", None)
             for _ in self._poll.ipoll(1):

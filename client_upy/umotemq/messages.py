@@ -6,7 +6,9 @@ import asyncio
 async def subscribe(link, topic, handler, options):
     """What Aio.subscribe does."""
     if not callable(handler):
-        raise TypeError("no handler")
+        from umotemq.mistakes import throw
+
+        throw("handler", handler)
     await link._flush()
     messages = Messages(link, topic, **options)
     _forget(link, topic, messages._feedback)

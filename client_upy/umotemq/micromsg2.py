@@ -74,7 +74,7 @@ class MicroMsg2Client(Link):
         if self.rx_size < _LEAST:
             from umotemq.mistakes import throw
 
-            throw("rx_size", self.rx_size, _LEAST)
+            throw("rx_size", self, _LEAST)
         self._others = b"pubsub"
         self._indexes = 2
         self._login = b""
@@ -137,7 +137,9 @@ class MicroMsg2Client(Link):
         filter. The broker is told whenever the link comes up.
         """
         if not callable(handler):
-            raise TypeError("no handler")
+            from umotemq.mistakes import throw
+
+            throw("handler", handler)
         words = b""
         for each in filter if isinstance(filter, tuple) else (filter,):
             words += b",filter=" + _quoted(encoded(each))

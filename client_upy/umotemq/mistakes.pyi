@@ -1,6 +1,3 @@
 from typing import NoReturn
 
-from umotemq.link import Link
-
 def throw(what: str, *values: object) -> NoReturn: ...
-def no_room(client: Link, start: int, end: int) -> NoReturn: ...

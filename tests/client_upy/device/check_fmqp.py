@@ -5,6 +5,7 @@ from clients_in_memory import SIGN, fmqp
 
 from umotemq.fmqp import FmqpClient
 from umotemq.link import LinkError
+from umotemq.outage import Ring
 
 
 @check
@@ -12,6 +13,15 @@ def options_are_checked():
     equal(FmqpClient(Memory(), rx_size=64).rx_size, 64)
     for wrong in ("rxsize", "_due", "poll", "connect", "up"):
         raises(TypeError, FmqpClient, Memory(), **{wrong: 1})
+
+    class Mine(FmqpClient):
+        tx_size = 99
+        outage = Ring(300)
+
+    client = Mine(Memory())
+    equal((client.tx_size, client.outage is Mine.outage), (99, True))
+    error = raises(TypeError, client.subscribe, b"a", 1)
+    equal(error.args[0], "1 is no handler")
 
 
 @check
@@ -218,6 +228,9 @@ def publications_in_turn_are_what_they_say():
                 client.publish(given[n], b"x" * size, retain=retain)
                 equal(stream.take(), publication(topic, b"x" * size, 4 * retain))
     equal(len(client._recent), 16)
+    for turn, n in enumerate((8, 8, 0, 8, 0, 0, 3, 8)):  # the last one's kind, and an earlier one's
+        client.publish(given[n], b"%d" % turn)
+        equal(stream.take(), publication(topics[n], b"%d" % turn))
     sloppy = b"/a/b/"
     changing = bytearray(b"c/0")
     for n in range(3):
