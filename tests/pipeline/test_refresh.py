@@ -517,6 +517,35 @@ def test_a_late_reading_takes_nothing_from_hours_whose_readings_are_no_longer_ke
         assert counts == [("a", 1), ("a", 10), ("b", 1)], name
 
 
+def test_streams_whose_readings_are_no_longer_kept_stay_where_all_is_made_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    keep_s = {_SILVER: _DAY_S}
+    tables, now = _Tables(spark, tmp_path), datetime.now(UTC)
+
+    def of_connection(connection: int, number: int, at: datetime) -> tuple[Any, ...]:
+        row = _reading(number, at)
+        return (*row[:11], connection, *row[12:])
+
+    tables.add([of_connection(1, n, _NOON) for n in range(10)])
+    tables.add([of_connection(2, n, _NOON if n < 5 else now) for n in range(6)])
+    tables.add([of_connection(3, n, now) for n in range(2)])
+    tables.refresh(keep_s).follow()
+    Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
+    tables.add([of_connection(3, 2, now), of_connection(4, 0, now)])
+    Table(tables.place, _SILVER).handle().create_checkpoint()
+    for entry in (tmp_path / _SILVER / "_delta_log").glob("*.json"):
+        entry.unlink()
+    assert tables.refresh(keep_s).follow()
+    found = {row["connection"]: row["messages"] for row in rows_of(tmp_path, "gold_streams")}
+    assert found == {1: 10, 2: 6, 3: 3, 4: 1}
+    assert [row["messages"] for row in rows_of(tmp_path, "gold_board_health")] == [20]
+    # A backfill has all that its tables are made from.
+    tables.refresh().everything(lambda *_: None)
+    found = {row["connection"]: row["messages"] for row in rows_of(tmp_path, "gold_streams")}
+    assert found == {2: 1, 3: 3, 4: 1}
+
+
 def test_late_readings_of_days_that_are_no_longer_kept_come_to_what_was_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
