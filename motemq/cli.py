@@ -63,8 +63,8 @@ _SUB_COMMANDS = {
         "Turn journals into tables and reports.",
         "pipeline",
         later=(
-            *("cbor2", "deltalake", "duckdb", "jinja2", "matplotlib", "msgspec", "pandas"),
-            *("plotly", "pyarrow", "pydantic", "pyspark"),
+            *("cbor2", "datasketches", "deltalake", "duckdb", "jinja2", "matplotlib", "msgspec"),
+            *("pandas", "plotly", "pyarrow", "pydantic", "pyspark"),
         ),
     ),
     "completion": _SubCommand("motemq.completion:command", "Complete this with Tab in a shell."),

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.cluster.lan import Machine, lan
 from benchmarks.cluster.object_store import ObjectStore, object_store
-from benchmarks.cluster.spark import SHORT, Cluster, clean_python
+from benchmarks.cluster.spark import EXECUTORS, SHORT, Cluster, clean_python
 from benchmarks.faults.count import Message, journalled
 from benchmarks.faults.processes import Failed, line, spawn
 from motemq_pipeline.sql import by_duckdb
@@ -104,7 +104,7 @@ class Network:
         """Return the driver's environment; ``scratch``: a new folder for the executors' Python."""
         hidden = {"SPARK_LOCAL_IP", "SPARK_CONF_DIR"}
         kept = {key: value for key, value in os.environ.items() if key not in hidden}
-        python = clean_python(scratch / "python", "pyspark[sql]", "msgspec", "deltalake")
+        python = clean_python(scratch / "python", *EXECUTORS, "deltalake")
         ours = {"PYTHONPATH": _OURS, "PYSPARK_PYTHON": python}
         return {**kept, **self.store.environment, **ours}
 

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
 import pyspark
 from packaging.requirements import Requirement
@@ -87,6 +88,10 @@ def said(log: Path, pattern: str, times: int = 1) -> str:
             raise Failed(f"{log}: no '{pattern}' in\n{log.read_text()}")
         time.sleep(0.05)
     return str(found[0])
+
+
+# What their Python needs in any case (docs/cluster.md).
+EXECUTORS: Final = ("pyspark[sql]", "msgspec", "datasketches")
 
 
 def clean_python(folder: Path, *requirements: str) -> str:

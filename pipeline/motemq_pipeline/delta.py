@@ -17,9 +17,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, bounded_columns
@@ -83,32 +83,29 @@ class Table:
         with self._in_words():
             return DeltaTable.is_deltatable(self.storage.uri, self._options)
 
-    def create(self, overwrite: bool = False) -> None:
+    def create(self) -> None:
         """Make the table, without rows, if it is not there.
-
-        ``overwrite``: also if it is, without its rows.
 
         Raises ``PipelineError`` if it is there with the columns of another version.
         """
         with self._in_words():
-            if overwrite or not DeltaTable.is_deltatable(self.storage.uri, self._options):
+            if not DeltaTable.is_deltatable(self.storage.uri, self._options):
                 self._refuse_folder_of_old()
                 self._handle = DeltaTable.create(
                     self.storage.uri,
                     arrow_schema(self.name),
-                    mode="overwrite" if overwrite else "ignore",
+                    mode="ignore",
                     partition_by=self._partition_by,
                     storage_options=self._options,
-                    configuration=self._configuration(),
+                    configuration=self._properties() | {_VERSION: self._version()},
                     raise_if_key_not_exists=False,  # Delta allows keys of our own
                 )
-        if not overwrite:
-            self.check_version()
+        self.check_version()
 
     def check_version(self) -> None:
         """Raise ``PipelineError`` if the table is of another version of MoteMQ."""
         found = self.handle().metadata().configuration.get(_VERSION)
-        ours = str(VERSIONS[self.name])
+        ours = self._version()
         if found != ours:
             raise PipelineError(
                 f"the table {self.name} in {self._place.uri} has version {found}, this MoteMQ "
@@ -119,7 +116,7 @@ class Table:
         """Whether the table is there, with the columns of this version of MoteMQ."""
         if not self.exists():
             return False
-        return self.handle().metadata().configuration.get(_VERSION) == str(VERSIONS[self.name])
+        return self.handle().metadata().configuration.get(_VERSION) == self._version()
 
     def handle(self, at: int | datetime | None = None) -> DeltaTable:
         """Return delta-rs's table as it is now, or as it was at a version or time.
@@ -226,16 +223,29 @@ class Table:
         raise Conflict(f"other programs change {self.storage.uri} all the time")
 
     def replace(self, files: Sequence[File], app: str = "", batch: int = 0) -> None:
-        """Replace all rows by those of ``files``; readers see the old table or the new one."""
-        if not self.is_ours():
-            self.create(overwrite=self.exists())
+        """Replace all rows by those of ``files``; readers see the old table or the new one.
+
+        So they do where the table is of another version of MoteMQ: its columns and its rows are
+        replaced by one commit. Until the next one it has no version: whoever is killed between the
+        two has lost nothing, and the table is to be replaced again.
+        """
+        if not self.exists():
+            self.create()
         transactions = [Transaction(app, batch)] if app else []
+        properties = CommitProperties(app_transactions=transactions)
         for _ in range(_TRIES):
-            self.handle()
-            properties = CommitProperties(app_transactions=transactions)
-            if self._committed(
-                [_added(file, self.name) for file in files], "overwrite", properties
-            ):
+            is_ours = self.is_ours()
+            # If they are there, the answer to their commit was lost: a second would remove them.
+            is_done = bool(files) and self._holds(files)
+            if not is_done:
+                added = [_added(file, self.name) for file in files]
+                if is_ours:
+                    is_done = self._committed([*added], "overwrite", properties)
+                else:
+                    is_done = self._made_anew(added, properties)
+            if is_done:
+                if not is_ours:
+                    self._set(_VERSION, self._version())
                 return
         raise Conflict(f"other programs change {self.storage.uri} all the time")
 
@@ -379,17 +389,42 @@ class Table:
                 return False
         return True
 
-    def _holds(self, removed: Sequence[File]) -> bool:
+    def _made_anew(self, added: list[AddAction], properties: CommitProperties) -> bool:
+        """Commit columns and rows in place of the table's, without a version.
+
+        False if somebody else was first.
+        """
+        with self._in_words():
+            try:
+                # This of delta-rs takes no property of our own, and what does takes no rows.
+                create_table_with_add_actions(
+                    self.storage.uri,
+                    Schema.from_arrow(arrow_schema(self.name)),
+                    added,
+                    "overwrite",
+                    self._partition_by,
+                    configuration=self._properties(),
+                    storage_options=self._options,
+                    commit_properties=properties,
+                    post_commithook_properties=_KEEPS_LOG,
+                )
+            except CommitFailedError:
+                return False
+        return True
+
+    def _holds(self, files: Sequence[File]) -> bool:
         here = {file.path for file in self.files()}
-        return all(file.path in here for file in removed)
+        return all(file.path in here for file in files)
 
     @property
     def _partition_by(self) -> list[str]:
         return [DATE] if self.name in DATED_BY else []
 
-    def _configuration(self) -> dict[str, str | None]:
+    def _version(self) -> str:
+        return str(VERSIONS[self.name])
+
+    def _properties(self) -> dict[str, str | None]:
         return {
-            _VERSION: str(VERSIONS[self.name]),
             _LOG_KEPT: _interval(self.log_s),
             _LOG_CLEANUP: "false",
             "delta.deletedFileRetentionDuration": _interval(self._history_s),

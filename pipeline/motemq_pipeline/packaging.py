@@ -22,8 +22,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's first moment: the same code makes the sa
 def write_package(file: Path) -> Path:
     """Write the installed ``pyspark_motemq`` and ``motemq_pipeline`` as a zip; return ``file``.
 
-    What they need must be installed where executors run: msgspec, and pyspark[sql] of the same
-    release, which brings pandas, pyarrow and numpy.
+    What they need must be installed where executors run: msgspec, datasketches, and pyspark[sql] of
+    the same release, which brings pandas, pyarrow and numpy.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:

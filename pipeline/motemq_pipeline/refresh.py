@@ -7,7 +7,7 @@ something came. Where that is not known any more, because the log of silver was 
 made from all of silver; so are roll-ups of another version of MoteMQ.
 
 That goes also for days whose readings are no longer kept (``keep``). Where all is made again, the
-rows of such days stay, unless there are more readings for one now.
+rows of such days and streams stay, unless there are more readings for one now.
 """
 
 import bisect
@@ -346,10 +346,23 @@ class Refresh:
     def _made(self, name: str, version: int) -> DataFrame:
         if name == _STREAMS:
             silver = self._table(SILVER)
-            return stream_states(silver.read(self._spark, silver.files(at=version)))
+            states = stream_states(silver.read(self._spark, silver.files(at=version)))
+            return self._with_past(states) if SILVER in self._keep_s else states
         if name in ("rig_events", "rig_samples"):
             return rig.good(rig.read_lines(self._spark, self._rig, name), name)
         return self._from_tables(name)
+
+    def _with_past(self, states: DataFrame) -> DataFrame:
+        """Return states of streams, and those there were, where fewer messages are left now."""
+        table = self._table(_STREAMS)
+        if not table.is_ours():
+            return states
+        row, is_new = F.struct(*states.columns), "is_new"
+        both = states.withColumn(is_new, F.lit(True)).unionByName(
+            table.read(self._spark).withColumn(is_new, F.lit(False))
+        )
+        fullest = F.max_by(row, F.struct("messages", is_new)).alias("row")
+        return both.groupBy("board", "connection").agg(fullest).select("row.*")
 
     def _from_tables(self, name: str) -> DataFrame:
         def rows(of: str) -> DataFrame:

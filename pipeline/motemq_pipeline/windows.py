@@ -34,7 +34,7 @@ from motemq_pipeline.readings import (
     changes,
 )
 from motemq_pipeline.schemas import DATE, arrow_schema
-from motemq_pipeline.sketches import PERCENTS, K, Sketch, of_few
+from motemq_pipeline.sketches import PERCENTS, K, merged, of_few, sketch_of
 from motemq_pipeline.storage import Storage
 from pyspark_motemq.workers import settle
 
@@ -254,7 +254,7 @@ def _of_values(value: Values, begins: Places) -> dict[str, pa.Array]:
     sketches = of_few(value, begins[few], count[few])
     if not few.all():
         many = [
-            Sketch().add(value[begin : begin + size]).to_bytes()
+            sketch_of(value[begin : begin + size])
             for begin, size in zip(begins[~few], count[~few], strict=True)
         ]
         sketches = _put(sketches, few, many)
@@ -362,10 +362,7 @@ def _sketch_of(parts: pa.Table, sketches: pa.Array, at: Places) -> tuple[bytes |
             known = [parts.column(name)[place].as_py() for name in _PERCENTILES]
             return sketches[place].as_py(), [np.nan if v is None else v for v in known]
         return None, [np.nan] * len(_PERCENTILES)
-    sketch = Sketch()
-    for place in at:
-        sketch.merge(sketches[place].as_buffer().to_pybytes())
-    return sketch.to_bytes(), sketch.percentiles()
+    return merged(sketches[place].as_py() for place in at)
 
 
 def _column(rows: pa.Table, name: str) -> npt.NDArray[Any]:

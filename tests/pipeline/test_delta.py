@@ -2,19 +2,21 @@
 
 import json
 import os
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from motemq_pipeline import delta
 from motemq_pipeline.delta import LEAST_LOG_S, Conflict, Table, present
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, Target, file_from_json, file_to_json, written_by
-from motemq_pipeline.schemas import DATE, arrow_schema
+from motemq_pipeline.schemas import DATE, VERSIONS, arrow_schema
 from motemq_pipeline.storage import Storage
 
 _PLAIN = "gold_board_health"
@@ -83,6 +85,41 @@ def test_a_commit_whose_answer_was_lost_is_looked_for(
     assert _told(place) == ["a"]
 
 
+@pytest.mark.parametrize("version", ["of before", "ours"])
+def test_a_table_whose_replacement_got_no_answer_is_replaced_once(
+    place: Storage, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """Again would be to remove the files that it is made of: Delta knows no such commit."""
+    table = Table(place, _PLAIN)
+    table.create()
+    if version != "ours":
+        table.handle().alter.set_table_properties(
+            {"motemq.version": version}, raise_if_not_exists=False
+        )
+    failures = ["the connection was reset"]
+
+    def without_an_answer(committing: Callable[..., None]) -> Callable[..., None]:
+        def found(*args: object, **options: object) -> None:
+            committing(*args, **options)
+            if failures:
+                raise CommitFailedError(failures.pop())
+
+        return found
+
+    for of, name in (
+        (DeltaTable, "create_write_transaction"),
+        (delta, "create_table_with_add_actions"),
+    ):
+        monkeypatch.setattr(of, name, without_an_answer(getattr(of, name)))
+    table.replace(_boards(place, "a"), "source", 1)
+    assert not failures and table.is_ours() and table.has("source", 1)
+    for entry in Path(table.storage.uri).glob("_delta_log/*.json"):
+        changes = [json.loads(line) for line in entry.read_text().splitlines()]
+        removed = {change["remove"]["path"] for change in changes if "remove" in change}
+        assert not any(change["add"]["path"] in removed for change in changes if "add" in change)
+    assert _told(place) == ["a"]
+
+
 def test_a_batch_is_committed_behind_the_one_that_it_follows_only(place: Storage) -> None:
     """What it adds is what came since; a writer that another one has overtaken has another part."""
     table, late = Table(place, _PLAIN), Table(place, _PLAIN)
@@ -115,6 +152,41 @@ def _pass(instant: datetime, folder: Path) -> None:
         probe.write_bytes(b"")
         if datetime.fromtimestamp(probe.stat().st_mtime, UTC) > instant + timedelta(milliseconds=1):
             return
+
+
+def test_a_table_of_another_version_is_replaced_with_its_rows_or_not_at_all(
+    place: Storage,
+) -> None:
+    """Whatever commit is its last one: the next program sees old rows, or that it is to replace."""
+    schema = arrow_schema(_DATED)
+    old = schema.remove(schema.get_field_index("sketch"))
+    rows = [{"board": "old", "window_start": _NOON, DATE: _NOON.date()}]
+    made = DeltaTable.create(
+        place.within(_DATED).uri,
+        old,
+        configuration={"motemq.version": "1"},  # without partitions
+        raise_if_key_not_exists=False,
+    )
+    noted = CommitProperties(app_transactions=[Transaction("source", 3)])
+    write_deltalake(
+        made, pa.Table.from_pylist(rows, schema=old), mode="append", commit_properties=noted
+    )
+    table = Table(place, _DATED)
+    before = table.handle().version()
+    table.replace(_hours(place, 1, 2), "source", 4)
+    assert table.is_ours()
+    for version in range(before, table.handle().version() + 1):
+        past = table.handle(version)
+        boards = sorted(past.to_pyarrow_table()["board"].to_pylist())
+        is_ours = past.metadata().configuration.get("motemq.version") == str(VERSIONS[_DATED])
+        assert boards == ["b1", "b2"] or (boards == ["old"] and not is_ours), version
+    assert table.has("source", 4)
+    assert table.handle().metadata().partition_columns == [DATE]
+    columns = pa.schema(table.handle().schema().to_arrow()).names
+    assert columns == arrow_schema(_DATED).names
+    properties = table.handle().metadata().configuration
+    Table(place, "gold_rollup_minute").create()
+    assert properties == Table(place, "gold_rollup_minute").handle().metadata().configuration
 
 
 def test_a_table_is_replaced_as_a_whole_and_its_past_can_be_read(

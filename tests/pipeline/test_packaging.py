@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.cluster.spark import clean_python
+from benchmarks.cluster.spark import EXECUTORS, clean_python
 from motemq.cli import _SUB_COMMANDS
 from motemq_pipeline.packaging import write_package
 from motemq_pipeline.spark_release import RELEASE
@@ -21,6 +21,7 @@ _MODULES = (
     "motemq_pipeline.parquet_files",
     "motemq_pipeline.table_source",
     "motemq_pipeline.alerts.processor",
+    "motemq_pipeline.rollups",
     "motemq_pipeline.silver",
     "motemq_pipeline.sequence_numbers",
 )
@@ -43,8 +44,9 @@ def test_executors_need_what_the_docs_say_and_no_more(package: Path, tmp_path: P
     said = " ".join(_DOCS.read_text().split())
     (needs,) = re.findall(r"`PYSPARK_PYTHON` names needs (.*?) The driver's", said)
     named = re.findall(r"`([^`]+)`", needs)
-    assert named == ["pyspark[sql]", "msgspec", "deltalake", "cbor2", "protobuf", "[alerts]"]
-    python = clean_python(tmp_path / "least", *named[:2])
+    assert named[:3] == list(EXECUTORS)
+    assert named[3:] == ["deltalake", "cbor2", "protobuf", "[alerts]"]
+    python = clean_python(tmp_path / "least", *EXECUTORS)
     done = _imported(python, package, *_MODULES)
     assert (done.returncode, done.stderr) == (0, "")
     # It has no others: ours is not there without the package, nor what the driver needs.
@@ -55,9 +57,9 @@ def test_executors_need_what_the_docs_say_and_no_more(package: Path, tmp_path: P
 def test_alerts_need_one_package_more_for_sparks_state(tmp_path: Path) -> None:
     """Spark imports it in the middle of a batch, and then says only that a worker crashed."""
     state = "pyspark.sql.streaming.proto.StateMessage_pb2"
-    least = clean_python(tmp_path / "least", "pyspark[sql]", "msgspec")
+    least = clean_python(tmp_path / "least", *EXECUTORS)
     assert "google" in _imported(least, tmp_path, state).stderr
-    more = clean_python(tmp_path / "more", "pyspark[sql]", "msgspec", "protobuf")
+    more = clean_python(tmp_path / "more", *EXECUTORS, "protobuf")
     # And here, where nothing but motemq[pipeline] is installed.
     here = clean_python(tmp_path / "here", *_extra())
     for python in (more, here):

@@ -375,19 +375,25 @@ def test_new_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
         assert ("rangepartitioning" in plan) == (hours > 1), hours
 
 
-def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
-    """It had no ``gold_numbers``, and no ``sketch`` in ``gold_sensor_rollup``."""
-    keep_s = {_SILVER: 86_400.0}
-    tables = _Tables(spark, tmp_path)
+_DAY_S = 86_400.0
+
+
+def _of_the_version_before(spark: SparkSession, folder: Path) -> tuple[_Tables, datetime]:
+    """Return tables with a day whose readings are gone, and the time of the readings there are.
+
+    That version had no ``gold_numbers``, and no ``sketch`` in ``gold_sensor_rollup``. When all is
+    made again, each roll-up has a row of 10 readings, of before, and one of 15.
+    """
+    tables = _Tables(spark, folder)
     now = datetime.now(UTC)
     tables.add([_reading(n, at) for at in (_NOON, now) for n in range(10)])
-    tables.refresh(keep_s).follow()
+    tables.refresh({_SILVER: _DAY_S}).follow()
     name = "gold_sensor_rollup"
     old = Table(tables.place, name).dataset().to_table().drop_columns(["sketch"])
     for gone in ("gold_numbers", name):
-        shutil.rmtree(tmp_path / gone)
+        shutil.rmtree(folder / gone)
     made = DeltaTable.create(
-        tmp_path / name,
+        folder / name,
         old.schema,
         partition_by=["date"],
         configuration={"motemq.version": "2"},
@@ -396,7 +402,13 @@ def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_
     write_deltalake(made, old, mode="append")
     Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
     tables.add([_reading(n, now) for n in range(5, 15)])
-    refresh = tables.refresh(keep_s)
+    return tables, now
+
+
+def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
+    tables, now = _of_the_version_before(spark, tmp_path)
+    name = "gold_sensor_rollup"
+    refresh = tables.refresh({_SILVER: _DAY_S})
     assert refresh.follow()
     Table(tables.place, name).check_version()
     for each in _WINDOWS:
@@ -408,6 +420,63 @@ def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_
     rows = {row["count"]: row["sketch"] for row in rows_of(tmp_path, name)}
     assert rows.keys() == {11, 16}
     assert (rows[11] is None, rows[16] is None) == (True, False)
+
+
+# The process ends as soon as the table's log has an entry more, so many more: whatever wrote it.
+_UPGRADE_KILLED = """
+import os, pathlib, signal, sys
+from motemq_pipeline.refresh import SILVER, Refresh
+from motemq_pipeline.registry import BUILT_IN, load_registry
+from motemq_pipeline.sessions import spark_session
+from motemq_pipeline.storage import Storage
+
+place, log, entries = Storage.at(pathlib.Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+last = f"{log}/{len(os.listdir(log)) + entries - 1:020d}.json"
+
+def look(frame, event, of):
+    if os.path.exists(last):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with spark_session(pathlib.Path(sys.argv[4]), brief=True) as spark:
+    refresh = Refresh(spark, place, load_registry(BUILT_IN), None, keep_s={SILVER: 86_400.0})
+    sys.setprofile(look)
+    refresh.follow()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "entries"), [("gold_sensor_rollup", 1), ("gold_sensor_rollup", 2), ("gold_numbers", 1)]
+)
+def test_an_upgrade_that_is_killed_behind_any_commit_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path, name: str, entries: int
+) -> None:
+    """By the operating system. What is past is in those tables alone."""
+    folder = tmp_path / "tables"
+    tables, now = _of_the_version_before(spark, folder)
+    log = folder / name / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    argv = [str(folder), str(log), str(entries), str(tmp_path / "spark.log")]
+    ended = subprocess.run(
+        [sys.executable, "-c", _UPGRADE_KILLED, *argv],
+        check=False,
+        capture_output=True,
+        timeout=120,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    tables.add([_reading(n, now) for n in range(14, 17)])
+    refresh = tables.refresh({_SILVER: _DAY_S})
+    while refresh.follow():
+        pass
+    for each in _WINDOWS:
+        Table(tables.place, each).check_version()
+        counts = sorted(row["count"] for row in rows_of(folder, each))
+        assert counts == [10, 17], each
+    # The numbers are those of the readings, too: the first is a copy.
+    tables.add([_reading(3, now), _reading(20, now)])
+    assert refresh.follow()
+    for each in _WINDOWS:
+        counts = sorted(row["count"] for row in rows_of(folder, each))
+        assert counts == [10, 18], each
 
 
 def test_without_the_log_of_silver_everything_is_made_again(
@@ -446,6 +515,35 @@ def test_a_late_reading_takes_nothing_from_hours_whose_readings_are_no_longer_ke
     for name in _WINDOWS:
         counts = sorted((row["board"], row["count"]) for row in rows_of(tmp_path, name))
         assert counts == [("a", 1), ("a", 10), ("b", 1)], name
+
+
+def test_streams_whose_readings_are_no_longer_kept_stay_where_all_is_made_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    keep_s = {_SILVER: _DAY_S}
+    tables, now = _Tables(spark, tmp_path), datetime.now(UTC)
+
+    def of_connection(connection: int, number: int, at: datetime) -> tuple[Any, ...]:
+        row = _reading(number, at)
+        return (*row[:11], connection, *row[12:])
+
+    tables.add([of_connection(1, n, _NOON) for n in range(10)])
+    tables.add([of_connection(2, n, _NOON if n < 5 else now) for n in range(6)])
+    tables.add([of_connection(3, n, now) for n in range(2)])
+    tables.refresh(keep_s).follow()
+    Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
+    tables.add([of_connection(3, 2, now), of_connection(4, 0, now)])
+    Table(tables.place, _SILVER).handle().create_checkpoint()
+    for entry in (tmp_path / _SILVER / "_delta_log").glob("*.json"):
+        entry.unlink()
+    assert tables.refresh(keep_s).follow()
+    found = {row["connection"]: row["messages"] for row in rows_of(tmp_path, "gold_streams")}
+    assert found == {1: 10, 2: 6, 3: 3, 4: 1}
+    assert [row["messages"] for row in rows_of(tmp_path, "gold_board_health")] == [20]
+    # A backfill has all that its tables are made from.
+    tables.refresh().everything(lambda *_: None)
+    found = {row["connection"]: row["messages"] for row in rows_of(tmp_path, "gold_streams")}
+    assert found == {2: 1, 3: 3, 4: 1}
 
 
 def test_late_readings_of_days_that_are_no_longer_kept_come_to_what_was_there(

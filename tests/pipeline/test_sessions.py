@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.cluster.spark import clean_python
+from benchmarks.cluster.spark import EXECUTORS, clean_python
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import of_java
 from motemq_pipeline.sessions import (
@@ -100,7 +100,7 @@ def test_a_cluster_keeps_the_java_options_it_has_of_its_own(tmp_path: Path) -> N
 
 def test_a_python_for_executors_that_has_not_us_plans_streams(tmp_path: Path) -> None:
     """On the driver's machine, too, Spark starts the Python of executors for that."""
-    python = clean_python(tmp_path / "python", "pyspark[sql]", "msgspec", "deltalake")
+    python = clean_python(tmp_path / "python", *EXECUTORS, "deltalake")
     program = (
         "import sys; from pathlib import Path\n"
         "from motemq_pipeline import table_source\n"
@@ -122,6 +122,47 @@ def test_a_python_for_executors_that_has_not_us_plans_streams(tmp_path: Path) ->
     environment |= {"PYSPARK_PYTHON": python}
     done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
+
+
+def test_what_a_python_for_executors_lacks_is_said_in_one_line(tmp_path: Path) -> None:
+    """It is imported where roll-ups are made, when all else has been done."""
+    lacks = "datasketches"
+    has = [each for each in EXECUTORS if each != lacks]
+    python = clean_python(tmp_path / "python", *has, "deltalake")
+    program = (
+        "import sys; from datetime import UTC, datetime; from pathlib import Path\n"
+        "import pyarrow as pa\n"
+        "from motemq_pipeline.delta import Table\n"
+        "from motemq_pipeline.errors import PipelineError\n"
+        "from motemq_pipeline.failures import in_words\n"
+        "from motemq_pipeline.parquet_files import Target, written_by\n"
+        "from motemq_pipeline.refresh import SILVER, Refresh\n"
+        "from motemq_pipeline.registry import BUILT_IN, load_registry\n"
+        "from motemq_pipeline.schemas import TABLES, arrow_schema\n"
+        "from motemq_pipeline.sessions import spark_session\n"
+        "from motemq_pipeline.storage import Storage\n"
+        "place, log = Storage.at(sys.argv[1]), Path(sys.argv[1]) / 'log'\n"
+        "for name in TABLES:\n"
+        "    Table(place, name).create()\n"
+        "row = {'board': 'a', 'sensor': 't', 'value': 1.0, 'event_time': datetime.now(UTC)}\n"
+        "schema = pa.schema([each for each in arrow_schema(SILVER) if each.name != 'date'])\n"
+        "rows = pa.RecordBatch.from_pylist([row], schema=schema)\n"
+        "Table(place, SILVER).add(written_by(place, Target(SILVER), iter([rows])), 'silver', 0)\n"
+        "chosen = {'spark.master': 'local-cluster[1,1,1024]', 'spark.task.maxFailures': 1}\n"
+        "try:\n"
+        "    with spark_session(log, settings=chosen) as spark, in_words(log):\n"
+        "        Refresh(spark, place, load_registry(BUILT_IN), None).follow()\n"
+        "except PipelineError as error:\n"
+        "    print(error)\n"
+    )
+    environment = {**os.environ, "PYSPARK_PYTHON": python}
+    argv = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("Spark failed: "), done.stderr
+    assert line.endswith(
+        f"ModuleNotFoundError: No module named '{lacks}'; its log is {tmp_path / 'log'}"
+    )
 
 
 @pytest.mark.parametrize("by", ["setting", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"])

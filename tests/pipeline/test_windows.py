@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from motemq_pipeline import arrived, sorting, windows
 from motemq_pipeline import readings as readings_
 from motemq_pipeline.schemas import columns
-from motemq_pipeline.sketches import Sketch
+from motemq_pipeline.sketches import merged
 from tests.pipeline.test_arrived import INPUT, Numbers, Reading, once, readings, split, start
 
 _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -120,7 +120,7 @@ def _check(rows: dict[str, list[Reading]], of: list[Reading]) -> None:
             assert (row["min"], row["max"]) == (values[0], values[-1])
             for percent in (50, 95, *((99,) if table in _SPANS else ())):
                 assert row[f"p{percent}"] == values[math.ceil(percent * len(values) / 100) - 1]
-            p50, p95, _ = Sketch().merge(row["sketch"]).percentiles()
+            _, (p50, p95, _) = merged([row["sketch"]])
             assert (row["p50"], row["p95"]) == (p50, p95)
             if table in _SPANS:
                 assert row["gaps"] == gaps
