@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -310,6 +311,7 @@ def test_each_reason_is_said_once_an_outage(address: str) -> None:
 @pytest.mark.parametrize("command", ["pub", "sub", "top"])
 def test_no_reconnect_is_the_default(address: str, command: str) -> None:
     topic = {"pub": ["t", "x"], "sub": ["t"], "top": []}[command]
-    for option in ([], ["--no-reconnect"]):
-        done = run(command, address, *topic, *option)
-        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+    ways = [(command, address, *topic, *option) for option in ([], ["--no-reconnect"])]
+    with ThreadPoolExecutor() as both:  # each waits for a broker that may be just starting
+        for done in both.map(lambda way: run(*way), ways):
+            assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
