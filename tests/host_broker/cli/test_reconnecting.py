@@ -278,13 +278,14 @@ def test_top_goes_on_with_its_counts(address: str) -> None:
 
 
 def test_top_waits_for_a_broker_longer_than_for_an_answer(address: str) -> None:
-    command = motemq("top", address, "--json", "--interval", "0.2", "--reconnect")
+    answer = ("--answer-within", "1.5")
+    command = motemq("top", address, "--json", "--interval", "0.2", "--reconnect", *answer)
     with broker("--listen", address) as mortal:
         process = spawn(command)
         _until_report(process, lambda report: report["clients"] == 1)
         mortal.end(signal.SIGKILL)
     with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(6.0)  # an answer has 5 s
+        process.wait(3.0)
     with broker("--listen", address):
         _until_report(process, lambda report: report["clients"] == 1)
     process.send_signal(signal.SIGINT)
