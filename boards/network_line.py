@@ -18,6 +18,10 @@ TOKEN_LIMIT = 256  # bytes
 _CONNECT_S = 5.0
 _AGREE_S = 5.0
 _READ = 65536
+_SAID_LIMIT = 512  # of what a server says before it closes
+_CLOSED_AT_ONCE = (
+    "it closed the connection at once; does it serve somebody else already, or ask for a token?"
+)
 # Above it nothing more is taken from the caller: what waits here is neither sent nor ours to keep.
 _UNSENT_LIMIT = 4096
 # A serial server that lost its power says no goodbye: seconds, probes, milliseconds.
@@ -125,25 +129,39 @@ class NetworkLine:
         """Wait until the server has confirmed the rate; what the board says meanwhile is old."""
         telnet = self._telnet
         until = time.monotonic() + _AGREE_S
+        said = b""
         while telnet is not None and SET_BAUD not in telnet.answers:
-            self.flush()
-            left = until - time.monotonic()
-            if telnet.refused or left <= 0:
-                raise LineRefused(
-                    "it does not speak RFC 2217; if it sends the bytes as they are, write socket://"
-                )
-            if wait_readable(self._tcp, left):
-                try:
-                    self.read()
-                except EOFError:
+            try:
+                self.flush()
+                left = until - time.monotonic()
+                if telnet.refused or left <= 0:
                     raise LineRefused(
-                        "it closed the connection at once; does it serve somebody else already, "
-                        "or ask for a token?"
-                    ) from None
+                        "it does not speak RFC 2217; if it sends the bytes as they are, write "
+                        "socket://"
+                        if said or telnet.refused
+                        else f"it took the connection, and said nothing for {_AGREE_S:g} s: it is "
+                        "busy, or speaks no RFC 2217; if it sends the bytes as they are, write "
+                        "socket://"
+                    )
+                if wait_readable(self._tcp, left):
+                    said = (said + (self.read() or b""))[-_SAID_LIMIT:]
+            except (EOFError, ConnectionError):
+                raise LineRefused(_CLOSED_AT_ONCE + _last_words(self._tcp, said)) from None
         if telnet is not None and telnet.answers[SET_BAUD] != baud:
             raise LineRefused(
                 f"it runs at {telnet.answers[SET_BAUD]} baud and does not change to {baud}"
             )
+
+
+def _last_words(tcp: socket.socket, said: bytes) -> str:
+    """Return what a server that closed has said, for people; "" if it said nothing.
+
+    What it said before it closed can be read also after a write has failed.
+    """
+    with contextlib.suppress(OSError):
+        said += tcp.recv(_SAID_LIMIT)
+    text = "".join(c if c.isprintable() else " " for c in said.decode(errors="replace")).strip()
+    return f" It said: {text[:_SAID_LIMIT]}" if text else ""
 
 
 def keep_alive(tcp: socket.socket) -> None:

@@ -171,7 +171,8 @@ def connect_server(scratch: Path, package: Path) -> Iterator[str]:
         "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": SHORT,
+        # It is killed, and takes away nothing that it has made.
+        "spark.driver.extraJavaOptions": f"{SHORT} -Djava.io.tmpdir={scratch}",
         "spark.ui.enabled": "false",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }

@@ -15,6 +15,7 @@ _START_S = 300.0  # Spark, on a machine that has much else to do
 _CATCH_UP_S = 20.0
 _FINISH_S = 900.0
 _END_S = 120.0
+_ENDING_S = 2.0  # in which Java begins to end, and its executors may go on
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -75,12 +76,21 @@ class Pipeline:
         line(self._process, b"pipeline: running", _START_S)
 
     def kill(self) -> None:
-        """Kill its driver (-9); Java ends by itself."""
+        """Kill its driver (-9); Java ends by itself, or is killed while it waits for executors."""
         if self._process is None:
             raise Failed("the pipeline was not started")
         java = descendants(self._process.pid)
+        has_executors = bool(self.executors())
         self._process.kill()
         self._process.communicate()
+        if has_executors:
+            # They are our Java's children, and as deaf to SIGTERM as it is (a real cluster's are
+            # not). Spark waits 10 s for them, then starts others until Java has ended: a dozen and
+            # more, which nobody ends, and which keep the next driver from its work for a minute.
+            time.sleep(_ENDING_S)
+            for pid in java:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         _gone(java)
 
     def kill_an_executor(self, choice: float) -> bool:

@@ -7,12 +7,13 @@ And what some new readings cost early and late in one hour, in which a thousand 
 as come in all.
 """
 
+import math
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,13 +55,14 @@ class Result:
     """Seconds to bring gold up to date with ``new`` readings, and of a query of all.
 
     ``seconds`` is the median of ``each``, where this was done several times, one after the other.
+    ``query_s`` is no number where nobody asks for it.
     """
 
     old: int
     new: int
     seconds: float
     each: tuple[float, ...]
-    query_s: float
+    query_s: float = math.nan
 
 
 def measure(
@@ -72,7 +74,8 @@ def measure(
 
     Raises ``AssertionError`` if gold lacks a reading.
     """
-    return _each(folder / "days", old, new, 1, _DAYS, told)
+    for found, place in _each(folder / "days", old, new, 1, _DAYS, told):
+        yield replace(found, query_s=_query_s(place))
 
 
 def measure_hour(
@@ -85,7 +88,8 @@ def measure_hour(
     # The last one comes before the hour ends.
     rounds = -(-(max(old) + _IN_HOUR * new) // (_BOARDS_OF_HOUR * len(_SENSORS)))
     sending = _Sending(_BOARDS_OF_HOUR, _HOUR_US // rounds)
-    return _each(folder / "hour", old, new, _IN_HOUR, sending, told)
+    for found, _ in _each(folder / "hour", old, new, _IN_HOUR, sending, told):
+        yield found
 
 
 def _each(
@@ -95,7 +99,7 @@ def _each(
     times: int,
     sending: _Sending,
     told: Callable[[str], None],
-) -> Iterator[Result]:
+) -> Iterator[tuple[Result, Storage]]:
     folder.mkdir()
     settings = {"spark.driver.memory": DRIVER_MEMORY}
     with spark_session(folder / "refresh.log", brief=False, settings=settings) as spark:
@@ -103,7 +107,7 @@ def _each(
             _measured(spark, Storage.at(folder / "warm"), min(old), new, times, sending, told)
         for readings in sorted(old):
             place = Storage.at(folder / str(readings))
-            yield _measured(spark, place, readings, new, times, sending, told)
+            yield _measured(spark, place, readings, new, times, sending, told), place
 
 
 def _measured(
@@ -143,7 +147,7 @@ def _measured(
     sent = old + times * new
     if counted != sent:
         raise AssertionError(f"gold has {counted} of {sent} readings")
-    return Result(old, new, statistics.median(each), tuple(each), _query_s(place))
+    return Result(old, new, statistics.median(each), tuple(each))
 
 
 def _readings(spark: SparkSession, first: int, count: int, sending: _Sending) -> DataFrame:

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -41,6 +40,7 @@ from boards.session.run_brokers import (
 from firmware.build import BuildError
 from firmware.images import ImageUnknown
 from firmware.node_files import client_sha
+from host_broker.scratch_folder import scratch_folder
 
 _PLAIN_WIDTH = 150
 
@@ -254,8 +254,8 @@ def command(
         brokers = stack.enter_context(_brokers(fmqp, lightmq, plans, rig, out / "logs", tls=tls))
         firmware = {plan.id: _image(plan, rig, images) for plan in plans}
         # Of this run alone: another one on this desk, for other boards, may have the same OUT.
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="motemq-node-"))
-        node_dir = stage_node(Path(scratch) / "node")
+        scratch = stack.enter_context(scratch_folder("motemq-node-"))
+        node_dir = stage_node(scratch / "node")
         plans = [_reachable(plan, getattr(brokers, plan.protocol)) for plan in plans]
         proxy = FaultProxy.start(out / "logs" / "proxy.jsonl")
         stack.enter_context(proxy)

@@ -7,7 +7,6 @@ of what the board says is lost; ``exec`` and ``install`` stop the program, ``res
 import codecs
 import re
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
@@ -19,6 +18,7 @@ from boards.serial_port import PortError, PortGone, SerialPort
 from boards.session.installation import copy_folder, differing, digests, hash_code, root_of
 from boards.session.own_files import NAMES, OwnFiles
 from boards.session.serial_log import SerialLog
+from host_broker.scratch_folder import scratch_folder
 
 INSTALL_S = 120.0
 REPL_S = 30.0
@@ -83,8 +83,8 @@ class AppBoard:
         ``NotThere``, ``PortError``, ``ReplError``.
         """
         until = time.monotonic() + timeout_s
-        with tempfile.TemporaryDirectory(prefix="motemq-app-") as scratch:
-            staged = Path(scratch) / "app"
+        with scratch_folder("motemq-app-") as scratch:
+            staged = scratch / "app"
             shutil.copytree(folder, staged, ignore=_stays_here)
             for name, content in (files or {}).items():
                 _lay(staged, name, content)

@@ -18,13 +18,15 @@ from boards.inventory import unresponsive
 from boards.inventory.models import Reset
 from boards.inventory.power import PowerError
 from boards.inventory.target import BoardHandle
+from boards.port_users import Holders, holders
 from boards.repl import NoReply, Repl, ReplError
 from boards.serial_port import PortError, PortGone, PortRefused, PortUnserved, Tap
 from boards.virtual.control import BoardError
 
 _ASK_S = 5.0
 _BACK_S = 15.0  # until a board that was reset has booted and its port is back
-_SERVED_S = 5.0  # for a serial server to let go of who had the port before, which may have been us
+_SERVED_S = 5.0  # for who has the port at a serial server to go, or for one to come up
+_LETS_GO_S = 30.0  # for a serial server to let go of who has gone, which may have been us
 _LOOK_S = 0.2
 
 Progress = Callable[[str], None]
@@ -88,19 +90,44 @@ def admit(board: BoardHandle, *, tap: Tap | None, progress: Progress, state_dir:
 
 
 def _once_served(board: BoardHandle, act: Callable[[], T]) -> T:
-    """Do what needs the port; of a board elsewhere its server may take a while to serve us."""
-    until = time.monotonic() + _SERVED_S
+    """Do what needs the port; of a board elsewhere its server may take a while to serve us.
+
+    As long as it has not let go of a connection whose program has gone, that is for the server to
+    do, however busy it is; who is connected to it is another program, and told apart.
+    """
+    begun = time.monotonic()
+    until = begun + _SERVED_S
     while True:
+        # A try counts by when it began: how long it took is how busy the server is.
+        is_last = time.monotonic() >= until
         try:
             return act()
         except PortError as error:
             if not board.is_elsewhere:
                 raise
-            if time.monotonic() >= until:
-                if isinstance(error, PortGone):
-                    raise PortRefused(f"{error}; does its server serve somebody else?") from None
-                raise
+            seen = holders(board.place().serial_url, str(error))
+            if seen.is_leaving:
+                is_last = time.monotonic() >= begun + _LETS_GO_S
+                until = time.monotonic() + _SERVED_S
+            if is_last:
+                raise _refused(error, seen) from None
         time.sleep(_LOOK_S)
+
+
+def _refused(error: PortError, seen: Holders) -> PortError:
+    """Return ``error`` with what is known of who has the port."""
+    if not isinstance(error, PortGone | PortRefused) or isinstance(error, PortUnserved):
+        return error
+    if seen.programs:
+        return PortRefused(f"{error} Connected to it: {', '.join(seen.programs)}; end that first")
+    if seen.is_leaving:
+        return PortRefused(
+            f"{error} Nobody here has it any more, and for {_LETS_GO_S:g} s its server has not let "
+            "go of it: does it hang?"
+        )
+    if isinstance(error, PortGone):
+        return PortRefused(f"{error}; does its server serve somebody else?")
+    return error
 
 
 def _ask(board: BoardHandle, deadline_s: float, tap: Tap | None) -> Running:

@@ -4,7 +4,6 @@ that it belongs to the run. Whoever signed both is known to nobody else and gone
 
 import base64
 import datetime
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from boards.runtime_folder import write_private
+from host_broker.scratch_folder import scratch_folder
 
 BROKER_NAME = "broker.of.this.run"  # what a board expects, at whatever address it finds it
 # Boards without a clock live in 2000, or in 1970 with a wrong epoch. What limits these certificates
@@ -51,8 +51,7 @@ class RunCertificates:
 @contextmanager
 def run_certificates() -> Iterator[RunCertificates]:
     """Make them in a folder that only we may read, and that ends with the block."""
-    with tempfile.TemporaryDirectory(prefix="motemq-run-") as name:
-        folder = Path(name)
+    with scratch_folder("motemq-run-") as folder:
         authority = _Authority()
         write_private(folder / "ca.pem", authority.certificate.public_bytes(_PEM))
         write_private(folder / "ca.der", authority.certificate.public_bytes(_DER))

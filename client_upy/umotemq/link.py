@@ -44,14 +44,19 @@ class Link:
     Every name below is an option, a keyword of the constructor. ``up`` says whether there is a
     link, ``error`` why not, ``connects`` how often it came up; ``discarded`` counts the messages
     that were too long, incorrect, or for nobody here.
+
+    Times are milliseconds below 2 ** 29, and not looked at. With a ``timeout_ms`` below 1 every
+    link is lost at once, with "timeout". A ``keepalive_ms`` below 1 asks at each poll, without
+    rest; if nobody is to answer (FMQP's name b""), one below 0 is a "timeout", too.
     """
 
     rx_size = 1024  # bytes of the receive buffer; a longer message is skipped, never buffered
     tx_size = 256  # bytes of the transmit buffer; a longer message is refused
     timeout_ms = 5000  # for the peer to connect, to accept a write, to finish what it began
     keepalive_ms = 20000  # so often the peer is asked for a sign of life
-    retry_ms = 500  # until the second try to open a lost link; 0: only connect() opens it again
-    retry_max_ms = 30000  # between any two tries
+    retry_ms = 500  # until the second try to open a lost link; 0 or less: only connect() does
+    # Between any two tries; 0: always ``retry_ms``; less: after the second only connect() tries.
+    retry_max_ms = 30000
     # ``link_up()`` is called before each try: whether there is a network at all. ``alive()``: when
     # bytes have come, which proves the link. ``on_up()``, ``on_down()``: when it came up, and when
     # it was lost or closed. ``outage``: an umotemq.outage.Ring.
@@ -144,7 +149,7 @@ class Link:
     def close(self):
         """Close the link; ``connect`` opens it again, with the same buffers."""
         self._backoff = 0
-        self._drop(LinkError("closed"), None)
+        self._drop(LinkError("closed"), -1)
 
     # ---- for drivers and protocols ----
 
@@ -251,7 +256,7 @@ class Link:
 
     def _drop(self, error, ms):
         # Close the stream, and tell the program, which finds everything settled. ``error``: why;
-        # ``ms``: until the next one may be opened (None: only by connect()).
+        # ``ms``: until the next one may be opened (below 0: only by connect()).
         up = self.up
         stream = self.stream
         if stream:
@@ -260,7 +265,7 @@ class Link:
             except OSError:
                 pass  # it is gone either way
         self.error = error
-        self._due = None if ms is None else ticks_add(ticks_ms(), ms)
+        self._due = None if ms < 0 else ticks_add(ticks_ms(), ms)
         self.up = False
         self.stream = self._pong = None
         self._poll = select.poll()  # waits for nothing: it sleeps
@@ -287,7 +292,7 @@ class Link:
         self._backoff = min(2 * pause, self.retry_max_ms)
         # Half of it is by chance, so that a fleet does not come back all at once.
         pause -= pause * getrandbits(8) >> 9
-        self._drop(failed, pause or None)
+        self._drop(failed, pause or -1)
         raise failed
 
     def _fill(self, buffer):

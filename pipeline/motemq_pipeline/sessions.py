@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import urllib.parse
 import warnings
@@ -26,6 +25,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from host_broker.scratch_folder import scratch_folder
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.failures import of_java, why_java_ended
 from motemq_pipeline.java import Java, find_java
@@ -184,14 +184,14 @@ def spark_session(
     _knock_at_master(master)
     address = "" if is_local(master) else address_for(master)
     with (
-        tempfile.TemporaryDirectory(prefix="motemq-spark-", ignore_cleanup_errors=True) as scratch,
+        scratch_folder("motemq-spark-") as scratch,
         log.open("a") as output,
-        _environment(java, Path(scratch), master, address),
+        _environment(java, scratch, master, address),
     ):
         conf = SparkConf(loadDefaults=False)
         ours = {
-            **_settings(Path(scratch)),
-            **_python_sockets(master, Path(scratch)),
+            **_settings(scratch),
+            **_python_sockets(master, scratch),
             **_driver_address(master, address),
         }
         for key, value in {**ours, **chosen}.items():
@@ -199,7 +199,7 @@ def spark_session(
         with (
             _python_side_in(output),
             _refusal_in_words(java, log),
-            _java_told(Path(scratch), _java_options(brief, chosen)),
+            _java_told(scratch, _java_options(brief, chosen)),
             _interrupt_held_back() as held,
         ):
             gateway = launch_gateway(  # type: ignore[no-untyped-call]  # PySpark has no types there
@@ -218,7 +218,7 @@ def spark_session(
                     # A master that takes no application stops the context some time later.
                     session = SparkSession(context)
                 if not is_local(master):
-                    package = str(write_package(Path(scratch) / "motemq.zip"))
+                    package = str(write_package(scratch / "motemq.zip"))
                     context.addPyFile(package)
                     _have_planners_find([package], context)
                 # PySpark takes Ctrl-C for a call into Java, in the middle of the one it interrupts.

@@ -8,11 +8,11 @@ import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from host_broker.scratch_folder import scratch_folder
 from motemq_pipeline.delta import Table, present
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.schemas import DATE, DATED_BY, TABLES
@@ -49,9 +49,8 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
 
     with contextlib.ExitStack() as opened:
         # What does not fit into memory; else it would be in the folder that somebody is in.
-        spilled = mkdtemp(prefix="motemq-query-")
-        opened.callback(shutil.rmtree, spilled, ignore_errors=True)
-        connection = opened.enter_context(duckdb.connect(config={"temp_directory": spilled}))
+        spilled = opened.enter_context(scratch_folder("motemq-query-"))
+        connection = opened.enter_context(duckdb.connect(config={"temp_directory": str(spilled)}))
         # Also if nobody asks for a row: then both are let go of at once.
         weakref.finalize(connection, shutil.rmtree, spilled, ignore_errors=True)
         connection.execute("SET TimeZone = 'UTC'")

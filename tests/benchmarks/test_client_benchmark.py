@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,19 +144,26 @@ def test_the_peer_fails_as_it_should(device: Device) -> None:
 
     umqtt.robust connects again without a word, and without its subscriptions.
     """
-    for name, (module, wire) in faults.clients(device).items():
-        said = {}
-        for behaviour, limit_s in (("half_close", 15), ("mute", 4)):
-            port = device.ports[f"{wire} {behaviour}"]
-            arguments = ("faults.py", module, port, "subscriber", 1000, 300)
-            with device.start("128k", *arguments) as process:
-                try:
-                    said[behaviour], _ = process.communicate(timeout=limit_s)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    said[behaviour] = process.communicate()[0]
-        assert ("noticed" in said["half_close"]) is (name != "umqtt.robust"), name
-        assert "connected" not in said["mute"], name
+
+    def said(module: str, port: int, limit_s: float) -> str:
+        with device.start("128k", "faults.py", module, port, "subscriber", 1000, 300) as process:
+            try:
+                return process.communicate(timeout=limit_s)[0]
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return process.communicate()[0]
+
+    with ThreadPoolExecutor() as pool:  # they wait
+        found = {
+            name: [
+                pool.submit(said, module, device.ports[f"{wire} {behaviour}"], limit_s)
+                for behaviour, limit_s in (("half_close", 15), ("mute", 4))
+            ]
+            for name, (module, wire) in faults.clients(device).items()
+        }
+    for name, (half_close, mute) in found.items():
+        assert ("noticed" in half_close.result()) is (name != "umqtt.robust"), name
+        assert "connected" not in mute.result(), name
 
 
 def test_frames_are_cut_and_read_right() -> None:

@@ -12,7 +12,7 @@ from tests.client_upy.interpreters import Interpreter, run_checks
 
 # How many processes share the matrix of a transport; they mostly wait. A serial line is slow: it
 # has to be silent before each session.
-_PARTS = {"tcp": 1, "tls": 1, "uart": 3}
+_PARTS = {"tcp": 1, "tls": 1, "uart": 6}
 _TWO, _MICROMSG2 = "fmqp+lightmq", "micromsg2"
 _WAYS = [(through, protocols) for protocols in (_TWO, _MICROMSG2) for through in _PARTS]
 # Faults that each driver has to notice; and what else it does.

@@ -21,6 +21,8 @@ def test_a_short_run_reads_everything_and_prints_its_verdicts(
     # In the Spark there is; to start three more asks nothing more.
     for module in (command, refresh, rollup):
         monkeypatch.setattr(module, "spark_session", lambda *_, **__: nullcontext(spark))
+    # Several of one hour, as are reported; that a machine does something else is no matter here.
+    monkeypatch.setattr(refresh, "_IN_HOUR", 2)
     options = ["--messages", "4000", "--rounds", "1", "--sizes", "10000", "--old", "10000"]
     options += ["--hour", "10000", "--hour", "20000"]
     run = CliRunner().invoke(main, ["pipeline", "batch", "rollup", "refresh", *options])
@@ -38,7 +40,7 @@ def test_a_short_run_reads_everything_and_prints_its_verdicts(
     assert "cost of a message at 10,000 over that at 10,000: 1.00" in run.output
     assert re.search(r"^\| 4,000 \| 10,000 \| \d+\.\d \| \d+\.\d\d \| 1: ", run.output, re.M)
     assert re.search(
-        r"^\| 100,000 \| 20,000 \| \d+\.\d \|( \d+\.\d,){4} \d+\.\d \|$", run.output, re.M
+        r"^\| 100,000 \| 20,000 \| \d+\.\d \|( \d+\.\d,){1} \d+\.\d \|$", run.output, re.M
     )
     assert "a refresh late in an hour of 20,000 over an early one" in run.output
 

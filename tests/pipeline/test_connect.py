@@ -65,6 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     scratch = tmp_path_factory.mktemp("connect")
     with connect_server(scratch, write_package(scratch / "motemq.zip")) as address:
         yield address
+    assert list(scratch.glob("artifacts-*"))  # which stay when it is killed, and not in /tmp
 
 
 def test_a_client_reads_a_journal_in_batch_and_as_a_stream(

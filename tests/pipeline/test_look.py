@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
@@ -447,6 +448,22 @@ def test_a_query_as_a_command(desk: Tables) -> None:
     )
     assert done.stderr == "pipeline: only the first 2 rows; see --limit\n"
     assert "py4j" not in done.stdout
+
+
+def test_what_a_query_that_was_killed_left_goes_with_the_next(
+    desk: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    argv = [sys.executable, "-m", "motemq", "pipeline", "query", "--tables", str(desk.folder)]
+    until = time.monotonic() + _END_S
+    with subprocess.Popen([*argv, "select sum(i) from range(1000000000000) t(i)"]) as endless:
+        while not list(tmp_path.glob("motemq-query-*/.owner")):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        endless.kill()
+    assert list(tmp_path.glob("motemq-query-*"))
+    subprocess.run([*argv, "select 1"], check=True, stdout=subprocess.DEVNULL, timeout=_END_S)
+    assert list(tmp_path.iterdir()) == []
 
 
 def _command(*arguments: str | Path) -> tuple[int, str]:

@@ -1,6 +1,7 @@
 """Reconnection, pings and the baseline: a good board passes, and what is wrong is named."""
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +17,15 @@ from boards.session.verdicts import judge
 from tests.boards.checks.broken_broker import BrokenBroker, Fault, Way, body_of, topic_of
 from tests.boards.checks.conftest import Calls, Lay
 from tests.client_upy.fault_server import FaultServer
+
+
+@pytest.fixture(autouse=True)
+def _readings_come_quickly() -> Iterator[None]:
+    """As many as ever, and all cuts in the midst of them; only the waits between are shorter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("boards.checks.confirmed._PERIOD_MS", 50)
+        patch.setattr("boards.checks.confirmed._APART_S", 0.15)
+        yield
 
 
 @pytest.mark.parametrize(
@@ -67,6 +77,7 @@ def test_a_board_that_does_not_try_again_fails(lay: Lay, calls: Calls) -> None:
 def test_a_broker_that_acknowledges_what_it_loses_fails(
     lay: Lay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("boards.checks.confirmed._ARRIVE_S", 1.0)  # for what never does
     session = lay("fmqp")
     own = session.own_broker()
     with FaultServer() as server:
@@ -213,7 +224,7 @@ def test_a_fault_that_did_nothing_is_no_verdict(lay: Lay, monkeypatch: pytest.Mo
 
 
 def test_a_lost_pong_that_is_noticed_late_fails(lay: Lay, calls: Calls) -> None:
-    _connecting(calls, answer_ms=6000)
+    _connecting(calls, answer_ms=3500)
     with pytest.raises(CheckFailed, match=r"noticed after \d{4} ms, expected 1000 to \d{4} ms"):
         CHECKS["ping_lost"].run(lay("fmqp"))
 

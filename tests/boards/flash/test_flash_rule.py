@@ -259,8 +259,11 @@ def test_another_file_than_the_boards_file_pins_is_refused(tmp_path: Path) -> No
         check_image(unnamed, all_models()["RPI_PICO"].flash, virtual=False)
 
 
-def test_a_pico_whose_program_does_not_answer_says_what_a_person_can_do(tmp_path: Path) -> None:
+def test_a_pico_whose_program_does_not_answer_says_what_a_person_can_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A silent line: no REPL, no button within reach."""
+    monkeypatch.setattr("boards.flash.methods.ASK_S", 1.0)  # it never answers
     path = tmp_path / "p.toml"
     with SilentBoard() as silent:
         path.write_text(

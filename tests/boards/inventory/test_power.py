@@ -105,8 +105,9 @@ def test_a_board_that_answers_is_not_reset(running: VirtualBoard, tmp_path: Path
 
 
 def test_a_board_that_is_deaf_to_ctrl_c_is_reset_by_its_button(
-    running: VirtualBoard, tmp_path: Path
+    running: VirtualBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("boards.session.reset_ladder._ASK_S", 1.0)  # it never answers
     repl = Repl.open(running.address.serial_url, deadline_s=60)
     with pytest.raises(NoReply):
         repl.exec(_DEAF, deadline_s=1)
@@ -127,8 +128,10 @@ def test_another_board_in_its_place_is_left_alone(running: VirtualBoard, tmp_pat
 
 
 def test_a_board_that_does_not_come_back_is_marked_with_each_rung(
-    tmp_path: Path, tools: FakeTools
+    tmp_path: Path, tools: FakeTools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("_ASK_S", "_BACK_S"):
+        monkeypatch.setattr(f"boards.session.reset_ladder.{name}", 1.0)
     tools.add("strip", {"": (0, "")})
     with SilentBoard() as silent:
         path = tmp_path / "p.toml"

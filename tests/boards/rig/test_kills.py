@@ -1,6 +1,7 @@
 """The rig is killed at random instants; the next one finds free boards and passes.
 
-The boards' own files are then as they were before the first life.
+The boards' own files are then as they were before the first life, and of the lives that were cut
+off nothing is left in the temporary directory.
 
 ``MOTEMQ_RIG_KILLS`` says how often (default 2); ``MOTEMQ_RIG_SEED`` repeats a run.
 """
@@ -12,6 +13,8 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from boards.inventory import unresponsive
 from boards.inventory.locks import holder
@@ -35,8 +38,14 @@ _OWN_FILES = {"main.py": "greenhouse = 1\n" * 90, "boot.py": "# the board's own\
 
 
 def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
-    broker: Broker, tmp_path: Path, say: Callable[[str], None]
+    broker: Broker,
+    tmp_path: Path,
+    say: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    scratch = tmp_path / "tmp"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
     seed = int(os.environ.get("MOTEMQ_RIG_SEED", time.time_ns() % 1_000_000))
     say(f"{_KILLS} kills, MOTEMQ_RIG_SEED={seed}")
     chance = random.Random(seed)
@@ -66,6 +75,7 @@ def test_a_rig_that_is_killed_at_any_instant_leaves_boards_for_the_next(
                 assert rows(out, "events.jsonl"), where
             again = run_rig(out, broker, "--rig", str(rig), *_CHECKS)
             assert again.returncode == 0, f"{where}\n{again.stdout}"
+            assert list(scratch.glob("motemq-*")) == [], where
             for board in (esp32, pico):
                 assert _own_files(board) == _OWN_FILES, where
 

@@ -1,5 +1,6 @@
 """The reset ladder of a board behind a serial server: what is done, and what is left alone."""
 
+import signal
 import socket
 import struct
 import sys
@@ -7,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 import pytest
 
@@ -19,6 +21,8 @@ from boards.repl import NoReply, Repl
 from boards.serial_port import PortRefused, PortUnserved, SerialPort
 from boards.session.reset_ladder import NotBack, admit, bring_back
 from boards.virtual.board import VirtualBoard
+from tests.boards.bridge_process import Process
+from tests.boards.bridge_process import running as bridge
 from tests.boards.desk_files import running_esp32
 from tests.boards.serial_board import DEADLINE_S
 from tests.ports import port_for_later
@@ -81,6 +85,77 @@ def test_a_server_that_serves_somebody_else_leaves_the_board_alone(
         admit(board, tap=None, progress=rungs.append, state_dir=tmp_path)
     assert (rungs, switched.exists()) == ([], False)
     assert unresponsive.why(tmp_path, "b1") == ""
+
+
+@contextmanager
+def _bridge(board: VirtualBoard, tcp_port: int) -> Iterator[Process]:
+    serial = ("--serial", board.address.serial_url)
+    where = ("--listen", f"127.0.0.1:{tcp_port}", "--rfc2217", "--insecure")
+    with bridge("bridge", *serial, *where) as process:
+        process.wait_for("127.0.0.1")
+        yield process
+
+
+def test_a_server_that_gets_no_time_is_waited_for(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine: it has yet to see that who had the port before has gone."""
+    monkeypatch.setattr("boards.session.reset_ladder._SERVED_S", 0.5)
+    monkeypatch.setattr("boards.network_line._AGREE_S", 0.5)
+    board = _desk_board(tmp_path, running, tcp_port)
+    rungs: list[str] = []
+    with _bridge(running, tcp_port) as server:
+        before = SerialPort.open(f"rfc2217://127.0.0.1:{tcp_port}")
+        server.popen.send_signal(signal.SIGSTOP)
+        before.close()
+        goes_on = threading.Timer(4.0, server.popen.send_signal, [signal.SIGCONT])
+        goes_on.start()
+        try:
+            assert bring_back(board, tap=None, progress=rungs.append).uid == running.address.uid
+        finally:
+            goes_on.join()
+    assert rungs == []
+
+
+def test_a_server_that_hangs_is_not_waited_for_without_end(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_SERVED_S", "_LETS_GO_S"):
+        monkeypatch.setattr(f"boards.session.reset_ladder.{name}", 0.5)
+    monkeypatch.setattr("boards.network_line._AGREE_S", 0.5)
+    board = _desk_board(tmp_path, running, tcp_port)
+    with _bridge(running, tcp_port) as server:
+        server.popen.send_signal(signal.SIGSTOP)
+        with pytest.raises(PortRefused, match=r"said nothing for 0\.5 s.*does it hang"):
+            bring_back(board, tap=None, progress=str)
+
+
+_HOLDER = """
+import sys
+from boards.serial_port import SerialPort
+port = SerialPort.open(sys.argv[1])
+print("has it", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_program_that_has_the_port_is_named(
+    running: VirtualBoard, tmp_path: Path, tcp_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("boards.session.reset_ladder._SERVED_S", 0.5)
+    board = _desk_board(tmp_path, running, tcp_port)
+    command = [sys.executable, "-c", _HOLDER, f"rfc2217://127.0.0.1:{tcp_port}"]
+    with (
+        _serial_server(running, tcp_port),
+        Popen(command, stdin=PIPE, stdout=PIPE) as holder,
+    ):
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"has it\n"
+        with pytest.raises(PortRefused, match="in use by") as refused:
+            bring_back(board, tap=None, progress=str)
+        assert f"Connected to it: process {holder.pid} (" in str(refused.value)
+        holder.stdin.close()
 
 
 _DEAF = """

@@ -57,7 +57,7 @@ def a_queue_gives_each_message_to_one_and_none_is_lost():
     worker.subscribe("jobs/1", fails, queued=True)
     raises(KeyError, lambda: until(lambda: False, worker))
     worker.stream.close()
-    worker._drop(None, None)
+    worker._drop(None, -1)
     other = micromsg2(b"three")
 
     def work(topic, payload):

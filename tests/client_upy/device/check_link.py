@@ -126,6 +126,19 @@ def a_refused_connect_is_told_at_once_without_retries():
 
 
 @check
+def a_pause_below_nothing_is_not_dialled_through():
+    # anchors 3: nobody's program dials without a rest.
+    for tries, options in ((1, {"retry_ms": -500}), (2, {"retry_ms": 20, "retry_max_ms": -20})):
+        transport = Refusing()
+        transport.client = client = FmqpClient(transport, **options)
+        within(0, 400, raises, "connect", client.connect, timeout_ms=5000)
+        within(0, 200, raises, "connect", client.poll, 5000)
+        equal(len(transport.times), tries)
+        within(0, 400, raises, "connect", client.connect, timeout_ms=5000)
+        equal(len(transport.times), tries + 1)
+
+
+@check
 def client_must_not_own_the_wifi():
     # anchors 3: no try, and no name looked up, before there is a network.
     network = []

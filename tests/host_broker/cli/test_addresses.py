@@ -8,6 +8,8 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -128,10 +130,10 @@ def test_tls_at_one_end_only(command: str, secured: BrokerProcess, running: Brok
 @pytest.mark.parametrize("command", _COMMANDS)
 def test_a_unix_socket_that_cannot_be_used(command: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no socket")
-    for name in ("missing", "file"):
-        url = f"fmqp+unix://{tmp_path}/{name}"
-        said = _fails(command, url)
-        assert said == f"nothing listens at {url}; is the broker running there?"
+    urls = [f"fmqp+unix://{tmp_path}/{name}" for name in ("missing", "file")]
+    with ThreadPoolExecutor() as both:  # each waits for a broker that may be just starting
+        for url, said in zip(urls, both.map(partial(_fails, command), urls), strict=True):
+            assert said == f"nothing listens at {url}; is the broker running there?"
 
 
 @pytest.mark.parametrize("command", _COMMANDS)
