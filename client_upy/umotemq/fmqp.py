@@ -45,7 +45,7 @@ class FmqpClient(Link):
     # An umotemq.alike.Alike, once a raw handler's messages begin to repeat; and ChunkClient's, for
     # a message that is longer than the buffer: True to skip it.
     _alike = _skip = None
-    _lengths = 0  # of the topic and payload that _format is for, which were packed last
+    _format = 0, None  # of what was packed last: the lengths of its topic and payload, for struct
 
     def __init__(self, transport, **options):
         # What the broker is told whenever the link comes up: tuples of flags, topic, payload, the
@@ -214,11 +214,12 @@ class FmqpClient(Link):
         last = self._last
         end = self._fitting(last, last + _HEADER + topic_size + size)
         lengths = size << 8 | topic_size
-        if lengths != self._lengths:
+        known, format = self._format
+        if known != lengths:
             # pack_into copies topic and body without allocating, if the format is there already.
-            self._format = ">BBI%ds%ds" % (topic_size, size)
-            self._lengths = lengths  # when there was heap for it
-        pack_into(self._format, self._out, last, flags, topic_size, size, topic, payload)
+            format = ">BBI%ds%ds" % (topic_size, size)
+            self._format = lengths, format
+        pack_into(format, self._out, last, flags, topic_size, size, topic, payload)
         self._last = end
 
     def _greet(self):

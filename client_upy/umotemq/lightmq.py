@@ -35,6 +35,7 @@ class LightmqClient(Link):
     """
 
     handler = on_response = None
+    _format = None, None  # of what was packed last: the lengths of its parts, for struct
     dialect = "spec"
     window = 8
 
@@ -44,7 +45,7 @@ class LightmqClient(Link):
             from umotemq.mistakes import throw
 
             throw("client_id", len(client_id))
-        self.code = self._formatted = None
+        self.code = None
         self.oversized = self.unanswered = 0
         self._flushed = 0  # ``unanswered`` when ``flush`` last told of it
         self._answers = True  # whether the peer answers posts at all
@@ -151,12 +152,13 @@ class LightmqClient(Link):
         length = 2 + flags + size
         last = self._last
         end = self._fitting(last, last + _HEADER + length)
-        formatted = size << 1 | flags
-        if formatted != self._formatted:
+        lengths = size << 1 | flags
+        known, format = self._format
+        if known != lengths:
             # pack_into with a format made before copies the data without allocating.
-            self._format = ">BHH%dx%ds" % (flags, size)
-            self._formatted = formatted  # when there was heap for it
-        struct.pack_into(self._format, self._out, last, operation, length, number, data)
+            format = ">BHH%dx%ds" % (flags, size)
+            self._format = lengths, format
+        struct.pack_into(format, self._out, last, operation, length, number, data)
         self._last = end
 
     def _drop(self, error, ms):
