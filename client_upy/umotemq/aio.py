@@ -110,15 +110,15 @@ class Aio:
         For one message after the other, by a task of its own. The options: those of ``messages``.
         What the handler raises ends the block.
         """
-        from umotemq.messages import subscribe
+        import umotemq.messages
 
-        await subscribe(self, topic, handler, options)
+        await umotemq.messages.subscribe(self, topic, handler, options)
 
     async def unsubscribe(self, topic, **kind):
         """Take back ``subscribe``, or ``messages``, of the same topic."""
-        from umotemq.messages import unsubscribe
+        import umotemq.messages
 
-        await unsubscribe(self, topic, kind)
+        await umotemq.messages.unsubscribe(self, topic, kind)
 
     async def do(self, method, *args, **kwargs):
         """Call a method of the client that sends and does not wait, as ``publish_from``."""
@@ -175,9 +175,9 @@ class Aio:
         ``filter``: as of the client's ``subscribe``. As a context manager, ``async with``, it
         unsubscribes at the end of the block; ``await messages.close()`` does, too.
         """
-        from umotemq.messages import Messages
+        import umotemq.messages
 
-        return Messages(self, topic, **options)
+        return umotemq.messages.Messages(self, topic, **options)
 
     # ---- inside ----
 

@@ -42,9 +42,7 @@ class FmqpClient(Link):
     """
 
     name = None
-    # An umotemq.alike.Alike, once a raw handler's messages begin to repeat; and ChunkClient's, for
-    # a message that is longer than the buffer: True to skip it.
-    _alike = _skip = None
+    _skip = None  # ChunkClient's, for a message that is longer than the buffer: True to skip it
     _format = 0, None  # of what was packed last: the lengths of its topic and payload, for struct
 
     def __init__(self, transport, **options):
@@ -57,7 +55,8 @@ class FmqpClient(Link):
         self._recent = []
         self._latest = [None] * 6
         Link.__init__(self, transport, options)
-        self.outage = self.outage  # each publication asks, and a class is slow to tell
+        # The size of the message before, and an umotemq.alike.Alike once a raw handler's repeat.
+        self._size = self._alike = None
         if self.name is None:
             import random
 
@@ -65,9 +64,9 @@ class FmqpClient(Link):
         self._own = self._normalised(b"ping/-/-/-/-/-/-/" + encoded(self.name))
         self._ask(False)  # it must fit, as must its echo, or the link could never come up
         if self._last > self.rx_size:
-            from umotemq.mistakes import throw
+            import umotemq.mistakes
 
-            throw("rx_size", self, self._last)
+            umotemq.mistakes.throw("rx_size", self, self._last)
         self._last = 0
 
     def publish(
@@ -94,9 +93,9 @@ class FmqpClient(Link):
         if will or again or flags is not ...:
             if flags is ... and not confirm:
                 return self._tell(_RETAIN * (kind < 0) | _WILL * will, topic, payload, None, False)
-            from umotemq.mistakes import throw
+            import umotemq.mistakes
 
-            throw("flags", flags)
+            umotemq.mistakes.throw("flags", flags)
         packet, end, tail, name, known, like = self._latest
         if not (known is topic and like == kind):
             for latest in self._recent:
@@ -159,9 +158,9 @@ class FmqpClient(Link):
         replaces the handler. The broker is told whenever the link comes up.
         """
         if not callable(handler):
-            from umotemq.mistakes import throw
+            import umotemq.mistakes
 
-            throw("handler", handler)
+            umotemq.mistakes.throw("handler", handler)
         if raw:
             # Now, and not when messages begin to repeat, where nothing is to take heap.
             from umotemq.alike import note

@@ -48,10 +48,12 @@ class LightmqClient(Link):
         self.code = None
         self.oversized = self.unanswered = 0
         self._flushed = 0  # ``unanswered`` when ``flush`` last told of it
-        self._answers = True  # whether the peer answers posts at all
         self._posts = []  # ids of those that await their response, the oldest first
-        self._sends = {}  # id: the response to a send(), None before it came
         Link.__init__(self, transport, options)
+        # For both reasons of Link's.
+        self.handler = self.handler
+        self.on_response = self.on_response
+        self.window = self.window
         if self.rx_size < _LEAST:
             from umotemq.mistakes import throw
 
@@ -163,9 +165,9 @@ class LightmqClient(Link):
 
     def _drop(self, error, ms):
         self.unanswered += len(self._posts)
-        self._posts.clear()
-        self._sends = {}
-        self._answers = True
+        self._posts = []
+        self._sends = {}  # id: the response to a send(), None before it came
+        self._answers = True  # whether the peer answers posts at all
         Link._drop(self, error, ms)
 
     def _greet(self):
@@ -221,9 +223,9 @@ class LightmqClient(Link):
             start += _HEADER
             number = buf[start] << 8 | buf[start + 1] if length else self._ping
             if not self.up:
-                self.code = buf[start]
-                if self.code != self._accepted:
-                    self._fail("refused", self.code)
+                self.code = code = buf[start]
+                if code != self._accepted:
+                    self._fail("refused", code)
                 self._greeted = 2  # what came behind it waits until we are up
             elif operation == ping:
                 self._pack(ping + 1, number)
@@ -244,7 +246,7 @@ class LightmqClient(Link):
             return  # the handler closed it
         if not self._flush():
             self._push()  # the handler sent something
-        room = self.tx_size - _HEADER - 2
+        room = self.tx_size - (_HEADER + 2)
         if len(answer) > room:
             self.oversized += 1
             answer = (b"error: %d bytes, room for %d" % (len(answer), room))[:room]

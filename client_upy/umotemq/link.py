@@ -71,6 +71,15 @@ class Link:
             if name[0] == "_" or not hasattr(self, name) or callable(getattr(self, name)):
                 raise TypeError("no option " + name)
             setattr(self, name, options[name])
+        # Each poll or publication asks for these, and a class is slow to tell. They also are so many
+        # that no choice of options fills MicroPython's table of attributes, as all of a full one is
+        # looked through for each method.
+        self.alive = self.alive
+        self.keepalive_ms = self.keepalive_ms
+        self.outage = self.outage
+        self.rx_size = self.rx_size
+        self.timeout_ms = self.timeout_ms
+        self.tx_size = self.tx_size
         self.transport = transport
         self.stream = None
         self.up = False
@@ -215,22 +224,16 @@ class Link:
                 return count  # closed by a handler
         while self._flush() and not self.up and self._greet():
             pass
+        now = ticks_ms()
+        left = self.keepalive_ms
         came_up = self.up and not up
         if came_up:
             self.connects += 1
             self.error = None
             self._silent = 0
             self._pong = self._ping
-            self._asks = ticks_add(ticks_ms(), self.keepalive_ms)
-        self._plan()
-        if came_up and self.on_up:
-            self.on_up()
-        return count
-
-    def _plan(self):
+            self._asks = ticks_add(now, left)
         # Ask for signs of life, judge the peer, and note when that has to be done again.
-        now = ticks_ms()
-        left = self.keepalive_ms
         if self.up and not self._last:
             left = ticks_diff(self._asks, now)
             if left <= 0:
@@ -253,6 +256,9 @@ class Link:
         if left < 0:
             self._fail("timeout", None)
         self._due = ticks_add(now, left)
+        if came_up and self.on_up:
+            self.on_up()
+        return count
 
     def _drop(self, error, ms):
         # Close the stream, and tell the program, which finds everything settled. ``error``: why;

@@ -291,9 +291,10 @@ class MicroMsg2Client(Link):
                 return False
         return Link._flush(self)
 
-    def _plan(self):
+    def _step(self):
+        count = Link._step(self)
         self._say_ack()
-        Link._plan(self)
+        return count
 
     def _say_ack(self):
         # What came is acknowledged together (R28, R29): all that was read at once, but only what

@@ -3,7 +3,7 @@
 import time
 
 from checks import Memory, check, equal, publication, raises, run, within
-from clients_in_memory import SUBSCRIBED, broker, named, ping
+from clients_in_memory import SUBSCRIBED, broker, fmqp, lightmq, named, ping
 
 from umotemq.chunks import ChunkClient
 from umotemq.fmqp import FmqpClient
@@ -286,6 +286,37 @@ def whoever_is_called_may_close():
             equal(client.poll(1000), 0)
         equal((client.up, client.error.args[0]), (False, "closed"), kind)
         raises("closed", client.poll, 1000)
+
+
+@check
+def no_choice_of_options_fills_the_table_of_attributes():
+    # In a full one MicroPython looks through all of it for each method, which costs a publication
+    # a seventh. Its tables have room for so many:
+    tables = 29, 37, 47, 59, 73
+    options = {
+        name: getattr(FmqpClient, name)
+        for name in (
+            "alive keepalive_ms link_up on_down on_up outage retry_max_ms retry_ms rx_size "
+            "timeout_ms tx_size"
+        ).split()
+    }
+    options["retry_ms"] = 0
+    client, _ = fmqp()
+    client.publish(b"a", b"b")
+    least = len(client.__dict__)
+    client, _ = fmqp(**options)
+    client.publish(b"a", b"b")
+    client.subscribe(b"a", print, raw=True)
+    most = len(client.__dict__)
+    equal([size for size in tables if least <= size <= most], [])
+    client, _ = lightmq()
+    client.post(b"a")
+    least = len(client.__dict__)
+    del options["retry_ms"]
+    client, _ = lightmq(dialect="spec", handler=None, on_response=None, window=8, **options)
+    client.post(b"a")
+    most = len(client.__dict__)
+    equal([size for size in tables if least <= size <= most], [])
 
 
 run()
