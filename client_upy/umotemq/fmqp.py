@@ -121,8 +121,9 @@ class FmqpClient(Link):
                     payload,
                 )
                 if topic.__class__ in (bytes, str):  # others may change
-                    self._latest = latest = packet, end, tail, name, topic, kind
-                    self._recent = self._recent[1 - _RECENT :] + [latest]
+                    self._latest = packet, end, tail, name, topic, kind
+                    self._recent.append(self._latest)
+                    del self._recent[:-_RECENT]
         if self.up and not self._last:
             # Like one before, but for its payload.
             pack_into(tail, packet, -size, payload)

@@ -71,9 +71,9 @@ class Link:
             if name[0] == "_" or not hasattr(self, name) or callable(getattr(self, name)):
                 raise TypeError("no option " + name)
             setattr(self, name, options[name])
-        # Each poll or publication asks for these, and a class is slow to tell. They also are so many
-        # that no choice of options fills MicroPython's table of attributes, as all of a full one is
-        # looked through for each method.
+        # Each poll or publication asks for these, and a class is slow to tell. They are so many,
+        # too, that no choice of options fills MicroPython's table of attributes: all of a full one
+        # is looked through for each method.
         self.alive = self.alive
         self.keepalive_ms = self.keepalive_ms
         self.outage = self.outage

@@ -23,15 +23,17 @@ class Uart:
     """
 
     def __init__(self, id, baud, tx=None, rx=None, size=4096, quiet_ms=2500, **more):
-        from machine import UART, Pin
+        import machine
 
         if tx is not None:
-            more["tx"] = Pin(tx)
+            more["tx"] = machine.Pin(tx)
         if rx is not None:
-            more["rx"] = Pin(rx)
+            more["rx"] = machine.Pin(rx)
         self.where = "uart %s" % id
         # Only for what has come is it waited: on ESP32 there is always room to write.
-        self.uart = self.pollable = UART(id, baud, rxbuf=size, txbuf=size, timeout=0, **more)
+        self.uart = self.pollable = machine.UART(
+            id, baud, rxbuf=size, txbuf=size, timeout=0, **more
+        )
         self._quiet_ms = quiet_ms
         self._baud = baud
         self._size = size
