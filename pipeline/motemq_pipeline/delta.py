@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # readers need no Spark
 
 OWNER: Final = "motemq.query"  # of a table that a stream feeds: the id of that query
 _VERSION: Final = "motemq.version"
+_EXPIRED: Final = "motemq.expired"
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _FILE_BYTES: Final = 100 * 1024 * 1024  # as delta-rs has it
 # Who changes a row writes its file again.
@@ -316,11 +317,20 @@ class Table:
         return before, len(self.files())
 
     def expire(self, column_day: date) -> None:
-        """Delete the rows of days before ``column_day``."""
+        """Delete the rows of days before ``column_day``; ``expired`` says so from then on."""
+        if not any(file.day is not None and file.day < column_day for file in self.files()):
+            return
         with self._in_words():
+            if (self.expired() or date.min) < column_day:
+                self._set(_EXPIRED, column_day.isoformat())
             self.handle().delete(
                 f"{DATE} < '{column_day.isoformat()}'", post_commithook_properties=_KEEPS_LOG
             )
+
+    def expired(self) -> date | None:
+        """Return the day before which all rows were deleted, None if none ever were."""
+        found = self.handle().metadata().configuration.get(_EXPIRED)
+        return None if found is None else date.fromisoformat(found)
 
     def unread_since(self, after: int) -> datetime | None:
         """Return since when there are rows that a reader of versions up to ``after`` lacks.

@@ -85,7 +85,7 @@ class _News:
 class Refresh:
     """Keeps gold up to date in ``place``. ``rig``: a folder of a rig's results, or None.
 
-    ``keep_s``: of tables whose old days are deleted.
+    ``keep_s``: of tables whose old days are deleted; None: what was deleted is to be forgotten.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Refresh:
         history_s: float = HISTORY_S,
         keep_s: Mapping[str, float] | None = None,
     ) -> None:
-        self._keep_s = dict(keep_s or {})
+        self._keep_s = keep_s
         self._spark = spark
         self._of_readings = rollups.batches_by_rows(spark)  # for all that roll-ups are made of
         self._place = place
@@ -261,10 +261,9 @@ class Refresh:
         began = time.monotonic()
         silver = self._table(SILVER)
         files = silver.files(at=version)
-        keep_s = self._keep_s.get(SILVER)
+        oldest = self._oldest_day()
         past: dict[str, list[File]] = {}
-        if keep_s is not None:
-            oldest = oldest_day(keep_s, datetime.now(UTC))
+        if oldest is not None:
             past = {name: self._past(name, oldest) for name in ROLLUPS}
         numbers = past.pop(_NUMBERS, [])
         many = sum(file.rows for files in (files, *past.values()) for file in files)
@@ -281,6 +280,17 @@ class Refresh:
             if progress is not None:
                 seconds = time.monotonic() - began if name == _NUMBERS else 0.0
                 progress(name, sum(file.rows for file in made[name]), seconds)
+
+    def _oldest_day(self) -> date | None:
+        """Return the oldest day of which silver has all its readings; None: of all of them.
+
+        Days that were deleted are gone, also if they would be kept by now.
+        """
+        if self._keep_s is None:
+            return None
+        gone, keep_s = self._table(SILVER).expired(), self._keep_s.get(SILVER)
+        by_now = None if keep_s is None else oldest_day(keep_s, datetime.now(UTC))
+        return max((day for day in (gone, by_now) if day is not None), default=None)
 
     def _past(self, name: str, oldest: date) -> list[File]:
         """Return the files of a roll-up, if it is there, that have days before ``oldest``."""
@@ -347,7 +357,7 @@ class Refresh:
         if name == _STREAMS:
             silver = self._table(SILVER)
             states = stream_states(silver.read(self._spark, silver.files(at=version)))
-            return self._with_past(states) if SILVER in self._keep_s else states
+            return states if self._oldest_day() is None else self._with_past(states)
         if name in ("rig_events", "rig_samples"):
             return rig.good(rig.read_lines(self._spark, self._rig, name), name)
         return self._from_tables(name)

@@ -394,6 +394,12 @@ def test_days_that_are_too_old_go(place: Storage) -> None:
     table.expire(date(2026, 1, 2))
     assert _told(place, _DATED) == ["b24", "b48"]
     assert table.added(before, table.handle().version()) == []
+    assert Table(place, _DATED).expired() == date(2026, 1, 2)
+    # Nothing is noted where nothing went.
+    latest = table.handle().version()
+    for day in (1, 2):
+        table.expire(date(2026, 1, day))
+    assert (table.handle().version(), table.expired()) == (latest, date(2026, 1, 2))
 
 
 def test_a_table_that_was_never_written_is_told(place: Storage) -> None:

@@ -1,20 +1,22 @@
 """Gold that is made by and by, as readings come, is what is made of all readings at once."""
 
 import random
-import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.fs as pafs
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from benchmarks.cluster.object_store import object_store
 from motemq_pipeline import refresh as refresh_
 from motemq_pipeline import rig, rollups
 from motemq_pipeline.delta import Table
@@ -66,9 +68,9 @@ class _Desk:
 class _Tables:
     """Tables with a silver that grows."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, spark: SparkSession, place: Storage) -> None:
         self.spark = spark
-        self.place = Storage.at(folder)
+        self.place = place
         for name in TABLES:
             Table(self.place, name).create()
         self._batch = 0
@@ -107,7 +109,7 @@ def test_what_is_made_by_and_by_is_what_is_made_at_once(
 ) -> None:
     monkeypatch.setattr(refresh_, "_MOST_TOUCHED", most_touched)
     chance = random.Random(seed)
-    tables = _Tables(spark, tmp_path_factory.mktemp("refresh"))
+    tables = _Tables(spark, Storage.at(tmp_path_factory.mktemp("refresh")))
     desk, refresh = _Desk(chance), tables.refresh()
     for number in range(_BATCHES):
         tables.add(desk.batch())
@@ -149,7 +151,7 @@ def _silver_rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_rig_that_has_not_run_yet_gives_no_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = _Tables(spark, tmp_path / "tables")
+    tables = _Tables(spark, Storage.at(tmp_path / "tables"))
     folder = tmp_path / "rig"
     rules = load_registry(BUILT_IN)
     refresh = Refresh(spark, tables.place, rules, folder)
@@ -167,7 +169,7 @@ def test_a_rig_that_has_not_run_yet_gives_no_rows(
 def test_a_refresh_that_was_killed_between_two_tables_is_gone_on_with(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = _Tables(spark, tmp_path)
+    tables = _Tables(spark, Storage.at(tmp_path))
     tables.add([_reading(n, _NOON) for n in range(10)])
     tables.refresh().follow()
     rig_before = {name: Table(tables.place, name).handle().version() for name in FROM_RIG}
@@ -204,7 +206,7 @@ def test_a_refresh_that_is_killed_between_two_commits_is_gone_on_with(
     more_comes: bool,
 ) -> None:
     """Each roll-up is a commit. Those that are through have the new readings, once."""
-    tables = _Tables(spark, tmp_path / "tables")
+    tables = _Tables(spark, Storage.at(tmp_path / "tables"))
     parts = [[_reading(n, _NOON + timedelta(seconds=n)) for n in range(10 * at, 10 * at + 10)]
              for at in range(3)]  # fmt: skip
     tables.add(parts[0])
@@ -260,7 +262,7 @@ def test_a_driver_that_is_killed_between_two_commits_is_gone_on_with(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """By the operating system, with Java and all, when two of four roll-ups are through."""
-    tables = _Tables(spark, tmp_path / "tables")
+    tables = _Tables(spark, Storage.at(tmp_path / "tables"))
     tables.add([_reading(n, _NOON + timedelta(seconds=20 * n)) for n in range(10)])
     tables.refresh().follow()
     seen = refresh_.seen_by_gold(tables.place, Table(tables.place, _SILVER))
@@ -284,7 +286,7 @@ def test_a_refresh_that_is_repeated_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a driver that is cut off, and commits what another has committed by then."""
-    tables = _Tables(spark, tmp_path)
+    tables = _Tables(spark, Storage.at(tmp_path))
     tables.add([_reading(n, _NOON) for n in range(10)])
     tables.refresh().follow()
     tables.add([_reading(n, _NOON) for n in range(8, 20)])
@@ -307,7 +309,7 @@ def test_a_refresh_reads_what_is_new_and_of_gold_the_files_that_it_changes(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many readings the hour has; a late one too."""
-    tables, minute = _Tables(spark, tmp_path), timedelta(minutes=1)
+    tables, minute = _Tables(spark, Storage.at(tmp_path)), timedelta(minutes=1)
     refresh = tables.refresh()
     for at in range(4):
         new = [
@@ -340,7 +342,7 @@ def test_a_refresh_reads_what_is_new_and_of_gold_the_files_that_it_changes(
 def test_after_all_is_made_a_refresh_leaves_the_windows_that_are_settled(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    tables, minute = _Tables(spark, tmp_path), timedelta(minutes=1)
+    tables, minute = _Tables(spark, Storage.at(tmp_path)), timedelta(minutes=1)
     tables.add([_reading(n, _NOON + n * minute) for n in range(60)])
     tables.refresh().follow()
     minutes = Table(tables.place, "gold_rollup_minute")
@@ -365,7 +367,7 @@ def test_new_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
 
     monkeypatch.setattr(refresh_, "collected", seen)
     monkeypatch.setattr(rollups, "READINGS_OF_TASK", 1)  # so that readings are many
-    tables = _Tables(spark, tmp_path)
+    tables = _Tables(spark, Storage.at(tmp_path))
     refresh = tables.refresh()
     for hours in (2, 1):
         tables.add([_reading(10 * hours + n, _NOON + n % hours * rollups.HOUR) for n in range(10)])
@@ -378,35 +380,39 @@ def test_new_readings_of_one_hour_are_read_once_and_those_of_several_kept_apart(
 _DAY_S = 86_400.0
 
 
-def _of_the_version_before(spark: SparkSession, folder: Path) -> tuple[_Tables, datetime]:
+def _of_the_version_before(spark: SparkSession, place: Storage) -> tuple[_Tables, datetime]:
     """Return tables with a day whose readings are gone, and the time of the readings there are.
 
     That version had no ``gold_numbers``, and no ``sketch`` in ``gold_sensor_rollup``. When all is
     made again, each roll-up has a row of 10 readings, of before, and one of 15.
     """
-    tables = _Tables(spark, folder)
+    tables = _Tables(spark, place)
     now = datetime.now(UTC)
     tables.add([_reading(n, at) for at in (_NOON, now) for n in range(10)])
     tables.refresh({_SILVER: _DAY_S}).follow()
     name = "gold_sensor_rollup"
-    old = Table(tables.place, name).dataset().to_table().drop_columns(["sketch"])
+    old = Table(place, name).dataset().to_table().drop_columns(["sketch"])
     for gone in ("gold_numbers", name):
-        shutil.rmtree(folder / gone)
+        filesystem, path = place.within(gone).filesystem()
+        for file in filesystem.get_file_info(pafs.FileSelector(path, recursive=True)):
+            if file.is_file:
+                filesystem.delete_file(file.path)
     made = DeltaTable.create(
-        folder / name,
+        place.within(name).uri,
         old.schema,
         partition_by=["date"],
         configuration={"motemq.version": "2"},
         raise_if_key_not_exists=False,
+        storage_options=dict(place.options),
     )
     write_deltalake(made, old, mode="append")
-    Table(tables.place, _SILVER).expire(now.date() - timedelta(days=1))
+    Table(place, _SILVER).expire(now.date() - timedelta(days=1))
     tables.add([_reading(n, now) for n in range(5, 15)])
     return tables, now
 
 
 def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
-    tables, now = _of_the_version_before(spark, tmp_path)
+    tables, now = _of_the_version_before(spark, Storage.at(tmp_path))
     name = "gold_sensor_rollup"
     refresh = tables.refresh({_SILVER: _DAY_S})
     assert refresh.follow()
@@ -422,7 +428,8 @@ def test_tables_of_the_version_before_are_gone_on_with(spark: SparkSession, tmp_
     assert (rows[11] is None, rows[16] is None) == (True, False)
 
 
-# The process ends as soon as the table's log has an entry more, so many more: whatever wrote it.
+# The process ends as soon as the table's log has that entry: whatever wrote it. It is looked for
+# whenever a function of delta-rs, or of what calls it, begins or returns.
 _UPGRADE_KILLED = """
 import os, pathlib, signal, sys
 from motemq_pipeline.refresh import SILVER, Refresh
@@ -430,12 +437,13 @@ from motemq_pipeline.registry import BUILT_IN, load_registry
 from motemq_pipeline.sessions import spark_session
 from motemq_pipeline.storage import Storage
 
-place, log, entries = Storage.at(pathlib.Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
-last = f"{log}/{len(os.listdir(log)) + entries - 1:020d}.json"
+place = Storage.at(sys.argv[1])
+table, entry = place.within(sys.argv[2]), sys.argv[3]
 
 def look(frame, event, of):
-    if os.path.exists(last):
-        os.kill(os.getpid(), signal.SIGKILL)
+    if frame.f_globals.get("__name__", "").startswith(("deltalake", "motemq_pipeline.delta")):
+        if table.read_bytes(entry) is not None:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 with spark_session(pathlib.Path(sys.argv[4]), brief=True) as spark:
     refresh = Refresh(spark, place, load_registry(BUILT_IN), None, keep_s={SILVER: 86_400.0})
@@ -444,45 +452,60 @@ with spark_session(pathlib.Path(sys.argv[4]), brief=True) as spark:
 """
 
 
+@pytest.fixture(params=["folder", "object store"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Storage]:
+    if request.param == "folder":
+        yield Storage.at(tmp_path / "tables")
+        return
+    with object_store(tmp_path / "store") as store:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        # Workers of a Spark that was there before do not have them in their environment.
+        options = {name.lower(): value for name, value in store.environment.items()}
+        yield Storage.at("s3://tables/upgrade", options)
+
+
 @pytest.mark.parametrize(
     ("name", "entries"), [("gold_sensor_rollup", 1), ("gold_sensor_rollup", 2), ("gold_numbers", 1)]
 )
 def test_an_upgrade_that_is_killed_behind_any_commit_is_gone_on_with(
-    spark: SparkSession, tmp_path: Path, name: str, entries: int
+    spark: SparkSession, place: Storage, tmp_path: Path, name: str, entries: int
 ) -> None:
     """By the operating system. What is past is in those tables alone."""
-    folder = tmp_path / "tables"
-    tables, now = _of_the_version_before(spark, folder)
-    log = folder / name / "_delta_log"
-    log.mkdir(parents=True, exist_ok=True)
-    argv = [str(folder), str(log), str(entries), str(tmp_path / "spark.log")]
+    tables, now = _of_the_version_before(spark, place)
+    table = Table(place, name)
+    last = (table.handle().version() if table.exists() else -1) + entries
+    argv = [place.uri, name, f"_delta_log/{last:020d}.json", str(tmp_path / "spark.log")]
     ended = subprocess.run(
         [sys.executable, "-c", _UPGRADE_KILLED, *argv],
         check=False,
         capture_output=True,
-        timeout=120,
+        timeout=240,
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert table.handle().version() == last
     tables.add([_reading(n, now) for n in range(14, 17)])
     refresh = tables.refresh({_SILVER: _DAY_S})
     while refresh.follow():
         pass
     for each in _WINDOWS:
         Table(tables.place, each).check_version()
-        counts = sorted(row["count"] for row in rows_of(folder, each))
+        counts = sorted(row["count"] for row in rows_of(place.uri, each))
         assert counts == [10, 17], each
     # The numbers are those of the readings, too: the first is a copy.
     tables.add([_reading(3, now), _reading(20, now)])
     assert refresh.follow()
     for each in _WINDOWS:
-        counts = sorted(row["count"] for row in rows_of(folder, each))
+        counts = sorted(row["count"] for row in rows_of(place.uri, each))
         assert counts == [10, 18], each
 
 
 def test_without_the_log_of_silver_everything_is_made_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    tables = _Tables(spark, tmp_path)
+    tables = _Tables(spark, Storage.at(tmp_path))
     tables.add([_reading(n, _NOON) for n in range(10)])
     tables.refresh().follow()
     for batch in range(2):
@@ -500,7 +523,7 @@ def test_a_late_reading_takes_nothing_from_hours_whose_readings_are_no_longer_ke
     spark: SparkSession, tmp_path: Path, log_is_known: bool
 ) -> None:
     keep_s = {_SILVER: 86_400.0}
-    tables = _Tables(spark, tmp_path)
+    tables = _Tables(spark, Storage.at(tmp_path))
     tables.add([_reading(n, _NOON) for n in range(10)])
     tables.refresh(keep_s).follow()
     Table(tables.place, _SILVER).expire(datetime.now(UTC).date())
@@ -521,7 +544,7 @@ def test_streams_whose_readings_are_no_longer_kept_stay_where_all_is_made_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     keep_s = {_SILVER: _DAY_S}
-    tables, now = _Tables(spark, tmp_path), datetime.now(UTC)
+    tables, now = _Tables(spark, Storage.at(tmp_path)), datetime.now(UTC)
 
     def of_connection(connection: int, number: int, at: datetime) -> tuple[Any, ...]:
         row = _reading(number, at)
@@ -551,7 +574,7 @@ def test_late_readings_of_days_that_are_no_longer_kept_come_to_what_was_there(
 ) -> None:
     keep_s = {_SILVER: 86_400.0}
     now = datetime.now(UTC)
-    tables = _Tables(spark, tmp_path)
+    tables = _Tables(spark, Storage.at(tmp_path))
     tables.add([_reading(1, _NOON), _reading(2, now)])
     refresh = tables.refresh(keep_s)
     assert refresh.follow()
@@ -573,6 +596,27 @@ def test_late_readings_of_days_that_are_no_longer_kept_come_to_what_was_there(
     tables.refresh(keep_s).follow()
     for name in _WINDOWS:
         assert sorted(row["count"] for row in rows_of(tmp_path, name)) == [2, 2], name
+
+
+@pytest.mark.parametrize("keep_s", [{}, {_SILVER: 1e9}], ids=["no longer", "longer"])
+def test_days_that_were_deleted_stay_in_roll_ups_also_if_they_would_be_kept_by_now(
+    spark: SparkSession, tmp_path: Path, keep_s: dict[str, float]
+) -> None:
+    now = datetime.now(UTC)
+    tables = _Tables(spark, Storage.at(tmp_path))
+    tables.add([_reading(n, at) for at in (_NOON, now) for n in range(3)])
+    tables.refresh({_SILVER: _DAY_S}).follow()
+    silver = Table(tables.place, _SILVER)
+    silver.expire(now.date() - timedelta(days=1))
+    tables.refresh(keep_s).everything(lambda *_: None)
+    for name in _WINDOWS:
+        assert sorted(row["count"] for row in rows_of(tmp_path, name)) == [3, 3], name
+    (stream,) = rows_of(tmp_path, "gold_streams")
+    assert stream["messages"] == 6
+    # A backfill has all that its tables are made from.
+    tables.refresh().everything(lambda *_: None)
+    for name in _WINDOWS:
+        assert [row["count"] for row in rows_of(tmp_path, name)] == [3], name
 
 
 def test_files_are_chosen_by_their_bounds() -> None:
