@@ -52,17 +52,21 @@ class MicroMsg2Client(Link):
     window = 100
     _most = 0  # messages without an ack, as agreed
     _size = _length = -1  # of payload and name of the message for which the format is
-    _kind = _name = _topic = None
+    _kind = None
 
     def __init__(self, transport, **options):
         # What the broker is told whenever the link comes up: tuples of a frame, the topic, whether
         # it names a queue, the handler, whether it is raw, levels of a pattern.
         self._standing = []
         self._at = self._until = 0  # where the last message's properties are
+        self._name = self._topic = None  # of what was published last
         Link.__init__(self, transport, options)
+        # For both reasons of Link's.
+        self.secret = self.secret
+        self.window = self.window
         self._where = self._view
         self._ack_part = memoryview(self._out)[:5]
-        self._identity = name = encoded(self.name)
+        self.name = name = encoded(self.name)
         if len(name) > 255 or (name and max(name) > 127):
             from umotemq.mistakes import throw
 
@@ -189,7 +193,7 @@ class MicroMsg2Client(Link):
 
     def _hello(self):
         # The first word of a client, which is also its last one: what both must have (R9).
-        name = self._identity
+        name = self.name
         needs = b"batch-ack:max-count=%d;" % (self._most or self.window) + self._others
         size = len(needs)
         self._last = self._fitting(0, 8 + len(name) + size)

@@ -245,4 +245,27 @@ def malformed_frames_end_the_link():
         raises("wire", MicroMsg2Client(stream, retry_ms=0).connect, timeout_ms=1000)
 
 
+@check
+def no_choice_of_options_fills_the_table_of_attributes():
+    # As of the other clients: check_link.
+    options = {
+        name: getattr(MicroMsg2Client, name)
+        for name in (
+            "alive keepalive_ms link_up on_down on_up outage retry_max_ms retry_ms rx_size secret "
+            "timeout_ms tx_size window"
+        ).split()
+    }
+    stream = Memory()
+    client = MicroMsg2Client(stream)
+    stream.answer = answers(stream)
+    client.connect(timeout_ms=1000)
+    least = len(client.__dict__)
+    del options["retry_ms"]
+    client, stream, _ = connected(**options)
+    client.publish("a", b"b")
+    client.subscribe("a", print, raw=True)
+    most = len(client.__dict__)
+    equal([size for size in (29, 37, 47, 59, 73) if least <= size <= most], [])
+
+
 run()
