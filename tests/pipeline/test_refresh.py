@@ -482,7 +482,7 @@ def test_an_upgrade_that_is_killed_behind_any_commit_is_gone_on_with(
         [sys.executable, "-c", _UPGRADE_KILLED, *argv],
         check=False,
         capture_output=True,
-        timeout=240,
+        timeout=120,
     )
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     assert table.handle().version() == last
