@@ -108,6 +108,7 @@ from host_broker.outputs import (
     Close,
     ConnectionId,
     Denial,
+    ExtraOutputs,
     Failure,
     Forward,
     Login,
@@ -387,16 +388,16 @@ class Broker:
         self._cause: ConnectionId = 0
         self._outputs = Outputs()
         self._last_forward: Forward | None = None  # of the outputs
-        # The record that the short runs of one client in one call share.
-        self._record_of: Client | None = None
-        self._record_parts: list[Buffer] = []
-        self._record_count = 0
-        self._record_bytes = 0
+        # The last record of the outputs, if the next short run of its client in the same call is to
+        # be in it, too; the bodies of all of them if there are several, and their bytes.
+        self._shared_record: Record | None = None
+        self._shared_bodies: list[Buffer] = []
+        self._shared_bytes = 0
 
     # ---- what the edge says ----
 
     def restore(self, entries: Iterable[tuple[bytes, bytes, bytes]]) -> int:
-        """Take back retained messages that ``Outputs.retained`` gave (topic, packet, properties).
+        """Take back what ``ExtraOutputs.retained`` gave (topic, packet, properties).
 
         Call it before anything else. Returns how many did not fit the limits; ValueError if one
         is not a retained message of its topic.
@@ -409,8 +410,8 @@ class Broker:
         return self.retained_refused - refused
 
     def restore_queues(self, entries: Iterable[tuple[bytes, bytes, bytes]]) -> int:
-        """Take back what ``Outputs.queued`` gave (key, and the two parts), in the order of queues
-        and numbers.
+        """Take back what ``ExtraOutputs.queued`` gave (key, and the two parts), in the order of
+        queues and numbers.
 
         Call it before anything else. Returns how many messages there are; ValueError if one is
         none.
@@ -471,7 +472,7 @@ class Broker:
             refusing = server.refusing(connection, now)
             if refusing is None:
                 close = Close(connection, "the broker is stopping", abort=True)
-                self._outputs.closes.append(close)
+                self._extra.closes.append(close)
             else:
                 self._refused[connection] = Client(connection, spec, refusing, (connection,))
             return
@@ -484,7 +485,7 @@ class Broker:
                 self.stats.discard(spec.name, "access.connect")
                 self._note_stranger(principal, spec, _why(decision))
                 reason = f"{principal} may not connect by {spec.title}: {_why(decision)}"
-                self._outputs.closes.append(Close(connection, reason, abort=True))
+                self._extra.closes.append(Close(connection, reason, abort=True))
                 return
         if not spec.authenticates or internal or dialed is not None:
             self._look_back(spec)
@@ -536,7 +537,7 @@ class Broker:
             self._deadlines.renew(connection, session.deadline)
 
     def asked(self, connection: ConnectionId, request: PageRequest, now: float) -> None:
-        """Have a connection of this process answer a page: ``Outputs.answers``.
+        """Have a connection of this process answer a page: ``ExtraOutputs.answers``.
 
         Nothing is answered once the broker is ending, or if the session fails, which is among the
         closes then. What asks for many steps goes on by ``proceed``, as for anybody.
@@ -556,7 +557,7 @@ class Broker:
             self._deadlines.renew(connection, client.session.deadline)
 
     def not_reached(self, connection: ConnectionId, tag: object, reason: str, now: float) -> None:
-        """Tell a connection that what it wanted dialed (``Outputs.outgoing``) is not there."""
+        """Tell a connection that what it wanted dialed (``ExtraOutputs.outgoing``) is not there."""
         client = self._internal(connection, now)
         if client is not None:
             commands = self._ask(client, client.session.not_reached, tag, reason, now)
@@ -603,8 +604,8 @@ class Broker:
             self._go_on_leaving()
 
     def proceed(self, connection: ConnectionId, now: float) -> None:
-        """Go on with a connection that ``Outputs.paced`` or ``rests`` named, and that is drained or
-        has rested."""
+        """Go on with a connection that ``ExtraOutputs.paced`` or ``rests`` named, and that is
+        drained or has rested."""
         client = self._clients.get(connection)
         if client is None or client.closing or self._ending:
             return
@@ -620,8 +621,8 @@ class Broker:
         self._deadlines.renew(connection, client.session.deadline)
 
     def sent(self, connection: ConnectionId) -> list[bytes]:
-        """Say that all is sent that a connection of ``Outputs.paced`` was given; returns the places
-        in queues that are done with by that, as of the turn that was taken last."""
+        """Say that all is sent that a connection of ``ExtraOutputs.paced`` was given; returns the
+        places in queues that are done with by that, as of the turn that was taken last."""
         client = self._clients.get(connection)
         done: list[bytes] = []
         for queue in [] if client is None else self._consumed_by(client):
@@ -631,7 +632,7 @@ class Broker:
         return done
 
     def answered(self, number: int, answer: object, now: float) -> None:
-        """Tell whoever has asked it what the answer to a question of ``Outputs.questions`` is."""
+        """Tell whoever has asked what the answer to one of ``ExtraOutputs.questions`` is."""
         client, tell = self._questions.pop(number)
         if client.closing or self._ending:
             return
@@ -653,7 +654,7 @@ class Broker:
             self._deliver_queue(queue)
 
     def stalled(self, connection: ConnectionId, waited_s: float, now: float) -> None:
-        """Disconnect a client that had publishers wait for so long (``Outputs.behind``)."""
+        """Disconnect a client that had publishers wait for so long (``ExtraOutputs.behind``)."""
         client = self._clients.get(connection)
         if client is None or client.closing or self._ending:
             return
@@ -663,8 +664,8 @@ class Broker:
         self._disconnect(client, Disconnect(f"net.stalled_receiver_s: {reason}"))
 
     def logged_in(self, connection: ConnectionId, right: bool | None, now: float) -> None:
-        """Go on with a connection of ``Outputs.logins``: whether its secret was right; None: nobody
-        had the time to look."""
+        """Go on with a connection of ``ExtraOutputs.logins``: whether its secret was right; None:
+        nobody had the time to look."""
         client = self._clients.get(connection)
         if client is None or client.login is None:
             return
@@ -679,7 +680,7 @@ class Broker:
         else:
             address = client.principal.address
             self._log_in(client, command, self.access.settle(undecided, right, address, now))
-        self._outputs.releases[connection, _HELD_LOGIN] = None
+        self._extra.releases[connection, _HELD_LOGIN] = None
         self._deadlines.renew(connection, client.session.deadline)
 
     def access_changed(self, now: float) -> None:
@@ -754,7 +755,7 @@ class Broker:
             lost = self._servers[spec.name].subscription_lost(queue.name, key.topic, key.id)
             self._execute(nobody, lost)
         except Exception as error:
-            self._outputs.failures.append(Failure("server", 0, error))
+            self._extra.failures.append(Failure("server", 0, error))
 
     def _tell_lost(self, client: Client, path: bytes) -> None:
         """Say to a client that it may hear this no more."""
@@ -906,7 +907,7 @@ class Broker:
 
     def take(self) -> Outputs:
         """Return what is to be done for all calls since the last time."""
-        if self._record_of is not None:
+        if self._shared_record is not None:
             self._end_record()  # of a call that failed before its end
         while self._undelivered:
             queues, self._undelivered = self._undelivered, {}
@@ -985,6 +986,14 @@ class Broker:
     def is_open(self) -> bool:
         """Whether nobody needs to say who it is."""
         return self.access.is_open
+
+    @property
+    def _extra(self) -> ExtraOutputs:
+        """What few turns want done, of this one: made when something is."""
+        outputs = self._outputs
+        if outputs.extra is None:
+            outputs.extra = ExtraOutputs()
+        return outputs.extra
 
     def _client_of(self, connection: ConnectionId) -> Client | None:
         """Return a client, also the one whose session is being made."""
@@ -1149,7 +1158,7 @@ class Broker:
             client.steps += before - work.left
             if work.left <= more:
                 self._overdrawn(client)
-        if self._record_of is not None:
+        if self._shared_record is not None:
             self._end_record()
 
     def _suspend(self, client: Client, commands: Iterable[Command]) -> None:
@@ -1181,7 +1190,7 @@ class Broker:
                 break
             client.answers = None
         if client.suspended is None and not client.closing:
-            self._outputs.releases[client.connection, "retained"] = None
+            self._extra.releases[client.connection, "retained"] = None
 
     def _run_all(self, client: Client, commands: Iterable[Command]) -> None:
         """Execute what follows from somebody else's commands, who must not pay for it if it fails:
@@ -1201,8 +1210,8 @@ class Broker:
     def _hold(self, client: Client, reason: str) -> None:
         """Have a connection read no further until it is released for the same reason."""
         pair = client.connection, reason
-        self._outputs.releases.pop(pair, None)  # they are done after the holds; this comes later
-        self._outputs.holds.append(pair)
+        self._extra.releases.pop(pair, None)  # they are done after the holds; this comes later
+        self._extra.holds.append(pair)
 
     def _answer(
         self,
@@ -1251,7 +1260,7 @@ class Broker:
             return
         limit = self._limits.max_steps_per_s
         if client.internal:
-            self._outputs.rests[client.connection] = client.steps / limit
+            self._extra.rests[client.connection] = client.steps / limit
             return
         self.stats.discard(client.spec.name, "bus.max_steps_per_s")
         reason = f"bus.max_steps_per_s: it asked for more than {limit} steps through the index"
@@ -1267,16 +1276,12 @@ class Broker:
     def _publish_run(self, client: Client, run: Run) -> None:
         if client.internal:
             run = self._affordable(client, run)
-        data, position, end = run.data, run.start, run.end
-        stretches: list[tuple[Route, int]] = []
+        data, end = run.data, run.end
         if client.topics is None:
             self._find_topics(client)
         topics = self._topics if client.permitted is None else client.permitted.table
-        while True:
-            position, found = topics.split(data, position, end)
-            stretches += found
-            if position >= end:
-                break
+        position, stretches = topics.split(data, run.start, end)
+        while position < end:
             topic, position = _topic_at(data, position)
             permitted = self._permitted_route(client, topic)
             if permitted is None:
@@ -1287,6 +1292,8 @@ class Broker:
                 stretches[-1] = route, position
             else:
                 stretches.append((route, position))
+            position, found = topics.split(data, position, end)
+            stretches += found
         count = run.count
         self.stats.publications += count
         client.published += count
@@ -1595,8 +1602,8 @@ class Broker:
     def _retained_changed(
         self, client: Client, topic: bytes, entry: tuple[bytes, bytes] | None
     ) -> None:
-        self._outputs.retained[topic] = entry
-        self._outputs.retained_by[topic] = client.connection
+        self._extra.retained[topic] = entry
+        self._extra.retained_by[topic] = client.connection
 
     def _announce(self, client: Client, command: Announce) -> None:
         """Deliver and keep a feedback message, an empty one too (FMQP R45, R46, A5)."""
@@ -1658,8 +1665,8 @@ class Broker:
         try:
             return filter is None or filter(topic, properties, body)
         except Exception as error:
-            if len(self._outputs.failures) < _MOST_FAILURES:
-                self._outputs.failures.append(Failure("filter", max(subscriber, 0), error))
+            if len(self._extra.failures) < _MOST_FAILURES:
+                self._extra.failures.append(Failure("filter", max(subscriber, 0), error))
             return False
 
     def _deliver(self, connection: ConnectionId, delivery: Delivery | QueueDelivery) -> None:
@@ -1708,7 +1715,7 @@ class Broker:
             return ()
 
     def _fail(self, client: Client, error: Exception) -> None:
-        self._outputs.failures.append(Failure("session", client.connection, error))
+        self._extra.failures.append(Failure("session", client.connection, error))
         reason = f"its {client.spec.title} session failed: {error!r}"
         self._disconnect(client, Disconnect(reason, abort=True))
 
@@ -1804,16 +1811,16 @@ class Broker:
 
     def _note_denial(self, client: Client, action: Action, path: bytes) -> None:
         """Have it logged that a client may not do that, and why."""
-        if len(self._outputs.denials) < _MOST_DENIALS:
+        if len(self._extra.denials) < _MOST_DENIALS:
             why = _why(self._decide(client, action, path))
             where = f"{path.decode(errors='replace')!r}: {why}"
-            self._outputs.denials.append(Denial(str(client.principal), action, where))
+            self._extra.denials.append(Denial(str(client.principal), action, where))
 
     def _note_stranger(self, who: Principal, spec: ProtocolSpec, why: str) -> None:
         """Have it logged that somebody may not connect, and why."""
-        if len(self._outputs.denials) < _MOST_DENIALS:
+        if len(self._extra.denials) < _MOST_DENIALS:
             where = f"by {spec.title}: {why}"
-            self._outputs.denials.append(Denial(str(who), "connect", where))
+            self._extra.denials.append(Denial(str(who), "connect", where))
 
     def _authenticate(self, client: Client, command: Authenticate) -> None:
         """Find out who a client is: by its secret, or because the edge knows it already."""
@@ -1842,7 +1849,7 @@ class Broker:
                 return
             client.login = command, verdict
             self._hold(client, _HELD_LOGIN)
-            self._outputs.logins.append(Login(client.connection, verdict.encoded, secret))
+            self._extra.logins.append(Login(client.connection, verdict.encoded, secret))
         elif known.is_known:
             reason = f"{known} cannot be {claim!r} too without a secret: NAME:SECRET"
             self._log_in(client, command, Refused(reason))
@@ -1893,45 +1900,37 @@ class Broker:
             self._record(client, packet, 1, PACKETS)
 
     def _record(self, client: Client, body: Buffer, count: int, encoding: int) -> None:
-        if encoding != PACKETS:
+        shared = self._shared_record
+        if shared is not None:
+            short = encoding == PACKETS and len(body) <= _SHARED_RECORD
+            if short and shared.connection == client.connection:
+                if not self._shared_bodies:
+                    self._shared_bodies.append(shared.body)
+                    self._shared_bytes = len(shared.body)
+                self._shared_bodies.append(body)
+                self._shared_bytes += len(body)
+                shared.count += count
+                if self._shared_bytes > _LONG_RECORD:
+                    self._end_record()
+                return
             self._end_record()
-            self._outputs.records.append(
-                Record(
-                    client.connection,
-                    client.spec.journal_code,
-                    client.session.client,
-                    count,
-                    body,
-                    encoding,
-                )
-            )
-            return
-        if self._record_of is not client or len(body) > _SHARED_RECORD:
-            self._end_record()
-        self._record_of = client
-        self._record_parts.append(body)
-        self._record_count += count
-        self._record_bytes += len(body)
-        if self._record_bytes > _LONG_RECORD:
-            self._end_record()
+        record = Record(
+            client.connection,
+            client.spec.journal_code,
+            client.session.client,
+            count,
+            body,
+            encoding,
+        )
+        self._outputs.records.append(record)
+        if encoding == PACKETS and len(body) <= _LONG_RECORD:
+            self._shared_record = record
 
     def _end_record(self) -> None:
-        client, parts = self._record_of, self._record_parts
-        if client is None:
-            return
-        body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._outputs.records.append(
-            Record(
-                client.connection,
-                client.spec.journal_code,
-                client.session.client,
-                self._record_count,
-                body,
-            )
-        )
-        self._record_of = None
-        self._record_parts = []
-        self._record_count = self._record_bytes = 0
+        if self._shared_bodies and self._shared_record is not None:
+            self._shared_record.body = b"".join(self._shared_bodies)
+            self._shared_bodies = []
+        self._shared_record = None
 
     # ---- subscriptions ----
 
@@ -2041,7 +2040,7 @@ class Broker:
                 try:
                     self._execute(client, server.interest(interest))
                 except Exception as error:
-                    self._outputs.failures.append(Failure("server", 0, error))
+                    self._extra.failures.append(Failure("server", 0, error))
 
     def _tell_client_count(self, client: Client) -> None:
         """Tell the protocols that the number of clients has changed, because of this one."""
@@ -2050,7 +2049,7 @@ class Broker:
                 try:
                     self._execute(client, server.client_count(self._counts.total()))
                 except Exception as error:
-                    self._outputs.failures.append(Failure("server", 0, error))
+                    self._extra.failures.append(Failure("server", 0, error))
 
     # ---- queues ----
 
@@ -2103,7 +2102,7 @@ class Broker:
             return
         if queue.durable:
             for number in (0, *queue.numbers, *queue.take_forgotten()):
-                self._outputs.queued[spell_place(queue.name, number)] = None
+                self._extra.queued[spell_place(queue.name, number)] = None
         for connection in queue.consumers:
             consumer = self._clients.get(connection)
             if consumer is not None and consumer.queues is not None:
@@ -2219,7 +2218,7 @@ class Broker:
             return
         if not queue.is_stored:
             self._store_queue(queue)
-        queued, packets, spelled = self._outputs.queued, batch.packets, batch.spelled
+        queued, packets, spelled = self._extra.queued, batch.packets, batch.spelled
         for message, place in zip(messages, places, strict=True):
             if message is not None:
                 key = spell_place(queue.name, message.number)
@@ -2249,7 +2248,7 @@ class Broker:
             if queue not in self._delivering:  # else some of it may yet be taken back
                 self._forget_done(queue)
             key = spell_place(queue.name, queue.last_number)
-            self._outputs.queued[key] = packet, pack_properties(properties)
+            self._extra.queued[key] = packet, pack_properties(properties)
         if queue.is_blocking:
             self._hold_publisher(queue.name)
         return True
@@ -2257,12 +2256,12 @@ class Broker:
     def _store_queue(self, queue: Queue) -> None:
         """Have a durable queue itself stored: it comes back as it is, if anything waits in it."""
         entry = spell_attributes(queue), spell_state(queue)
-        self._outputs.queued[spell_place(queue.name, 0)] = entry
+        self._extra.queued[spell_place(queue.name, 0)] = entry
         queue.is_stored = True
 
     def _forget_done(self, queue: Queue) -> None:
         """Have those messages of a durable queue forgotten that are done with."""
-        queued = self._outputs.queued
+        queued = self._extra.queued
         if queue.checkpoints:
             self._store_queue(queue)  # some may be done with, and kept
         for number in queue.take_forgotten():
@@ -2298,7 +2297,7 @@ class Broker:
                 given = queue.assign(_STEP_BYTES)
                 if queue.given != before:
                     self._store_queue(queue)
-                    self._outputs.queued_first = True
+                    self._extra.queued_first = True
                 if not given:
                     break
                 for connection, messages in given.items():
@@ -2313,7 +2312,7 @@ class Broker:
                     if queue.taker:
                         # Or what it keeps could be published here once more after a kill, under
                         # another number.
-                        self._outputs.kept_first.add(connection)
+                        self._extra.kept_first.add(connection)
                     if queue.waits_until_sent(connection):
                         self._proceed_later(connection, all_sent=True)
                     elif queue.is_paced(connection):
@@ -2331,7 +2330,7 @@ class Broker:
 
     def _proceed_later(self, connection: ConnectionId, *, all_sent: bool = False) -> None:
         """Have ``proceed`` called for a connection."""
-        paced = self._outputs.paced
+        paced = self._extra.paced
         paced[connection] = all_sent or paced.get(connection, False)
 
     def _note_blocking(self, queue: Queue) -> None:
@@ -2351,7 +2350,7 @@ class Broker:
             if publisher.held_by and not publisher.closing:
                 publisher.held_by.discard(name)
                 if not publisher.held_by:
-                    self._outputs.releases[publisher.connection, "queue"] = None
+                    self._extra.releases[publisher.connection, "queue"] = None
 
     def _consume(self, client: Client, command: Consume) -> None:
         if not self._may_use_queue(client, command, "subscribe"):
@@ -2365,8 +2364,8 @@ class Broker:
                 return self._answer(client, command, "queue.taker")
             queue.begin_taking(taker.name, taker.number)
             self._store_queue(queue)
-            self._outputs.queued_first = True
-            self._outputs.kept_first.add(client.connection)
+            self._extra.queued_first = True
+            self._extra.kept_first.add(client.connection)
         elif queue.taker and command.acknowledged:
             # What it gave back would come behind what the taker has had, and count as kept.
             return self._answer(client, command, "queue.taker")
@@ -2419,8 +2418,8 @@ class Broker:
         else:
             self._remembered[command.name] = command.value
             entry = command.value, b""
-        self._outputs.queued[spell_remembered(command.name)] = entry
-        self._outputs.kept_first.add(client.connection)
+        self._extra.queued[spell_remembered(command.name)] = entry
+        self._extra.kept_first.add(client.connection)
 
     # ---- connections ----
 
@@ -2476,7 +2475,7 @@ class Broker:
     def _ask_edge(self, client: Client, command: Ask) -> None:
         self._last_question += 1
         self._questions[self._last_question] = client, command.answer
-        self._outputs.questions.append((self._last_question, command.question))
+        self._extra.questions.append((self._last_question, command.question))
 
     def _ping(self, client: Client, command: Ping) -> None:
         """Have a client asked for a sign of life: of several with a name the one that came last.
@@ -2586,7 +2585,7 @@ class Broker:
                 self._disconnect(client, Disconnect(f"net.slow_consumer: {reason}"))
         elif client.slow == "pause":
             self._behind_count += 1 if holds else -1
-            self._outputs.behind[client.connection] = None if client.closing else holds
+            self._extra.behind[client.connection] = None if client.closing else holds
             if not holds:
                 self._release_publishers(_behind(client.connection))
 
@@ -2598,9 +2597,9 @@ class Broker:
             return
         if command.failure is not None:
             failure = Failure("extension", ended.connection, command.failure)
-            self._outputs.failures.append(failure)
+            self._extra.failures.append(failure)
         self.stats.close(ended.spec.name, command.reason)
-        self._outputs.closes.append(Close(ended.connection, command.reason, command.abort))
+        self._extra.closes.append(Close(ended.connection, command.reason, command.abort))
         self._leave(ended)
 
     def _wake(self, client: Client, command: Wake) -> None:
@@ -2613,7 +2612,7 @@ class Broker:
             self._deadlines.renew(woken.connection, woken.session.deadline)
 
     def _suspect(self, client: Client, command: Suspect) -> None:
-        self._outputs.suspects.append(command.connection)
+        self._extra.suspects.append(command.connection)
 
     def _discard(self, client: Client, command: Discard) -> None:
         """Count what was discarded; a client that sends too much of it rests.
@@ -2626,7 +2625,7 @@ class Broker:
         client.discards_paid = self._now
         client.discards = max(0.0, client.discards - passed * limit) + command.distinct
         if client.discards > limit * _LENIENCE_S:
-            self._outputs.rests[client.connection] = client.discards / limit
+            self._extra.rests[client.connection] = client.discards / limit
 
     def _signal(self, client: Client, command: Signal) -> None:
         path = b"$/signals/" + command.kind.encode()
@@ -2635,22 +2634,22 @@ class Broker:
             self._deny(client, "signal", path)
         elif not self._ending:
             self._ending = True
-            self._outputs.signal = command.kind
-            self._outputs.signalled_by = str(client.principal)
+            self._extra.signal = command.kind
+            self._extra.signalled_by = str(client.principal)
 
     def _reply(self, client: Client, command: Reply) -> None:
-        self._outputs.answers.append((client.connection, command.answer()))
+        self._extra.answers.append((client.connection, command.answer()))
 
     def _change_tables(self, client: Client, command: ChangeTables) -> None:
         name = client.spec.name
-        self._outputs.changes += [(name, statement) for statement in command.statements]
+        self._extra.changes += [(name, statement) for statement in command.statements]
 
     def _complain(self, client: Client, command: Complain) -> None:
-        self._outputs.complaints.append(command.text)
+        self._extra.complaints.append(command.text)
 
     def _dial(self, client: Client, command: Dial) -> None:
         host, port, tag = command.host, command.port, command.tag
-        self._outputs.outgoing.append(
+        self._extra.outgoing.append(
             Outgoing(
                 client.connection, client.spec.name, host, port, tag, command.timeout_s, command.tls
             )

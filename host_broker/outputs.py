@@ -102,9 +102,9 @@ class Failure:
     error: Exception
 
 
-@dataclass(slots=True, init=False)
-class Outputs:
-    """Everything that the calls of the broker since the last ``Broker.take`` want done.
+@dataclass(slots=True)
+class ExtraOutputs:
+    """What few turns want done, beside records and forwards.
 
     ``retained``: entries that changed, topic to packet (encoding 1) and properties (as spelled), or
     None (forgotten), for an edge that keeps them across restarts; what the broker itself says is
@@ -135,54 +135,40 @@ class Outputs:
     the listeners, stop reading, drain, ``Broker.stop``, drain, close, exit.
     """
 
-    records: list[Record]
-    retained: dict[bytes, tuple[bytes, bytes] | None]
-    retained_by: dict[bytes, ConnectionId]
-    queued: dict[bytes, tuple[bytes, bytes] | None]
-    queued_first: bool
-    kept_first: set[ConnectionId]
-    forwards: list[Forward]
-    closes: list[Close]
-    rests: dict[ConnectionId, float]
-    holds: list[tuple[ConnectionId, str]]
-    releases: dict[tuple[ConnectionId, str], None]
-    behind: dict[ConnectionId, bool | None]
-    suspects: list[ConnectionId]
-    paced: dict[ConnectionId, bool]
-    failures: list[Failure]
-    logins: list[Login]
-    denials: list[Denial]
-    answers: list[tuple[ConnectionId, PageAnswer]]
-    changes: list[tuple[str, Statement]]
-    complaints: list[str]
-    outgoing: list[Outgoing]
-    questions: list[tuple[int, Question]]
-    signal: Literal["", "stop", "terminate"]
-    signalled_by: str
+    retained: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)
+    retained_by: dict[bytes, ConnectionId] = field(default_factory=dict)
+    queued: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)
+    queued_first: bool = False
+    kept_first: set[ConnectionId] = field(default_factory=set)
+    closes: list[Close] = field(default_factory=list)
+    rests: dict[ConnectionId, float] = field(default_factory=dict)
+    holds: list[tuple[ConnectionId, str]] = field(default_factory=list)
+    releases: dict[tuple[ConnectionId, str], None] = field(default_factory=dict)
+    behind: dict[ConnectionId, bool | None] = field(default_factory=dict)
+    suspects: list[ConnectionId] = field(default_factory=list)
+    paced: dict[ConnectionId, bool] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    logins: list[Login] = field(default_factory=list)
+    denials: list[Denial] = field(default_factory=list)
+    answers: list[tuple[ConnectionId, PageAnswer]] = field(default_factory=list)
+    changes: list[tuple[str, Statement]] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    outgoing: list[Outgoing] = field(default_factory=list)
+    questions: list[tuple[int, Question]] = field(default_factory=list)
+    signal: Literal["", "stop", "terminate"] = ""
+    signalled_by: str = ""
+
+
+class Outputs:
+    """Everything that the calls of the broker since the last ``Broker.take`` want done.
+
+    One is made for every turn, and most have nothing but publications: ``extra`` is None for them.
+    """
+
+    __slots__ = ("extra", "forwards", "records")
 
     def __init__(self) -> None:
-        """Nothing yet. One is made for every turn: written out, it takes half as long."""
-        self.records = []
-        self.retained = {}
-        self.retained_by = {}
-        self.queued = {}
-        self.queued_first = False
-        self.kept_first = set()
-        self.forwards = []
-        self.closes = []
-        self.rests = {}
-        self.holds = []
-        self.releases = {}
-        self.behind = {}
-        self.suspects = []
-        self.paced = {}
-        self.failures = []
-        self.logins = []
-        self.denials = []
-        self.answers = []
-        self.changes = []
-        self.complaints = []
-        self.outgoing = []
-        self.questions = []
-        self.signal = ""
-        self.signalled_by = ""
+        """Nothing yet."""
+        self.records: list[Record] = []
+        self.forwards: list[Forward] = []
+        self.extra: ExtraOutputs | None = None

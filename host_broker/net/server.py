@@ -34,6 +34,7 @@ from host_broker.outputs import (
     Close,
     ConnectionId,
     Denial,
+    ExtraOutputs,
     Failure,
     Forward,
     Login,
@@ -476,29 +477,27 @@ class Server:
         """Do what the broker wants done for all that came in since the last time."""
         self._run_is_due = False
         outputs = self._broker.take()
-        if outputs.changes and self._tables is not None:
-            self._tables.write(outputs.changes)
-        for complaint in outputs.complaints:
-            self._complain(complaint)
-        if self.recent is not None and outputs.records:
-            self.recent.add(time.time_ns(), outputs.records)
-        queued = outputs.queued
-        if self._journal is not None and (outputs.records or outputs.retained or queued):
-            if self._withheld:
-                self._withhold(outputs)
-            if outputs.queued_first:
-                first = {place: each for place, each in queued.items() if not read_place(place)[1]}
-                self._announce([], {}, first)
-                self._keep_announced()
-                if not self._journal.keep_now():
-                    self._have_consumers_wait(outputs.forwards)
-                queued = {place: each for place, each in queued.items() if place not in first}
-            if outputs.records or outputs.retained or queued:
-                self._announce(outputs.records, outputs.retained, queued)
-        for identity in outputs.kept_first:
-            waiting = self.connections.get(identity)
-            if waiting is not None:
-                waiting.position = self._position
+        records, extra = outputs.records, outputs.extra
+        if extra is not None:
+            if extra.changes and self._tables is not None:
+                self._tables.write(extra.changes)
+            for complaint in extra.complaints:
+                self._complain(complaint)
+        if records and self.recent is not None:
+            self.recent.add(time.time_ns(), records)
+        if self._journal is not None:
+            if extra is not None:
+                self._announce_all(self._journal, outputs, extra)
+            elif records:
+                if self._withheld:
+                    self._withhold_records(records)
+                if records:
+                    self._announce(records, NO_CHANGES, NO_CHANGES)
+        if extra is not None:
+            for identity in extra.kept_first:
+                waiting = self.connections.get(identity)
+                if waiting is not None:
+                    waiting.position = self._position
         for forward in outputs.forwards:
             self._forward(forward)
         if self.unflushed:
@@ -508,49 +507,78 @@ class Server:
                     connection.flush()
                 except Exception as error:
                     self._failed(connection, error)
-        done_with: dict[bytes, Entry | None] = {}
-        for place in self._sent(outputs.paced):
-            if self._announced is None:
-                done_with[place] = None
-            elif queued.pop(place, None) is None:  # else it has come in this turn, too
-                queued[place] = None
-        if done_with:
-            self._announce([], {}, done_with)
-        self._keep_announced()
-        for close in outputs.closes:
-            self._close(close)
-        if outputs.failures:
-            self._log_failures(outputs.failures)
-        if outputs.rests or outputs.holds or outputs.releases or outputs.paced:
-            self._hold_and_release(outputs.rests, outputs.holds, outputs.releases)
-            for identity, all_sent in outputs.paced.items():
-                paced = self.connections.get(identity)
-                if paced is not None:
-                    paced.pace(all_sent=all_sent)
-        for identity, answer in outputs.answers:
-            if identity in self._asked:
-                self._asked[identity].answered(answer)
-        for number, question in outputs.questions:
-            self._answer_question(number, question)
-        for outgoing in outputs.outgoing:
-            self._dialer.dial(outgoing)
-        for identity, is_behind in outputs.behind.items():
-            if identity in self.connections:
-                self.connections[identity].be_behind(is_behind)
-        for identity in outputs.suspects:
-            self._end_if_hung_up(identity)
-        for login in outputs.logins:
-            self._log_in(login)
-        for denial in outputs.denials:
-            self.log_denial(denial)
-        if outputs.signal and self._on_signal is not None:
-            _log.warning("$/signals/%s came from %s", outputs.signal, outputs.signalled_by)
-            self._on_signal(outputs.signal)
+        if extra is not None and extra.paced:
+            self._forget_sent(extra)
+        if self._announced is not None:
+            self._keep_announced()
+        if extra is not None:
+            self._do(extra)
         if self._answering and self._journal is not None:
             self._journal.hurry()
         deadline = self._broker.next_deadline()
         if deadline is not None:
             self._timer.set(deadline)
+
+    def _announce_all(self, journal: Journal, outputs: Outputs, extra: ExtraOutputs) -> None:
+        """Announce what is to be journalled of a turn; what is to be kept first is kept."""
+        records, retained, queued = outputs.records, extra.retained, extra.queued
+        if not (records or retained or queued):
+            return
+        if self._withheld:
+            self._withhold_records(records)
+            self._withhold_retained(extra)
+        if extra.queued_first:
+            first = {place: each for place, each in queued.items() if not read_place(place)[1]}
+            self._announce([], {}, first)
+            self._keep_announced()
+            if not journal.keep_now():
+                self._have_consumers_wait(outputs.forwards)
+            for place in first:
+                del queued[place]
+        if records or retained or queued:
+            self._announce(records, retained, queued)
+
+    def _forget_sent(self, extra: ExtraOutputs) -> None:
+        """Have what of queues was on its way in this turn, and is sent, forgotten."""
+        done_with: dict[bytes, Entry | None] = {}
+        for place in self._sent(extra.paced):
+            if self._announced is None:
+                done_with[place] = None
+            elif extra.queued.pop(place, None) is None:  # else it has come in this turn, too
+                extra.queued[place] = None
+        if done_with:
+            self._announce([], {}, done_with)
+
+    def _do(self, extra: ExtraOutputs) -> None:
+        """Do what is done when everybody was sent what there is."""
+        for close in extra.closes:
+            self._close(close)
+        if extra.failures:
+            self._log_failures(extra.failures)
+        self._hold_and_release(extra.rests, extra.holds, extra.releases)
+        for identity, all_sent in extra.paced.items():
+            paced = self.connections.get(identity)
+            if paced is not None:
+                paced.pace(all_sent=all_sent)
+        for identity, answer in extra.answers:
+            if identity in self._asked:
+                self._asked[identity].answered(answer)
+        for number, question in extra.questions:
+            self._answer_question(number, question)
+        for outgoing in extra.outgoing:
+            self._dialer.dial(outgoing)
+        for identity, is_behind in extra.behind.items():
+            if identity in self.connections:
+                self.connections[identity].be_behind(is_behind)
+        for identity in extra.suspects:
+            self._end_if_hung_up(identity)
+        for login in extra.logins:
+            self._log_in(login)
+        for denial in extra.denials:
+            self.log_denial(denial)
+        if extra.signal and self._on_signal is not None:
+            _log.warning("$/signals/%s came from %s", extra.signal, extra.signalled_by)
+            self._on_signal(extra.signal)
 
     def _have_consumers_wait(self, forwards: Iterable[Forward]) -> None:
         """What queues give in this turn is to wait for the journal, as if it were an answer."""
@@ -748,12 +776,16 @@ class Server:
             return 0
         return self._journal.appended + (self._announced is not None)
 
-    def _withhold(self, outputs: Outputs) -> None:
-        """Take out of a turn what is not to be journalled yet."""
-        records, retained, by = outputs.records, outputs.retained, outputs.retained_by
+    def _withhold_records(self, records: list[Record]) -> None:
+        """Take out of a turn those that are not to be journalled yet."""
         for identity, withheld in self._withheld.items():
             withheld.records += [each for each in records if each.connection == identity]
             records[:] = [each for each in records if each.connection != identity]
+
+    def _withhold_retained(self, extra: ExtraOutputs) -> None:
+        """Take out of a turn what is not to be remembered yet."""
+        retained, by = extra.retained, extra.retained_by
+        for identity, withheld in self._withheld.items():
             for topic in list(retained):
                 if by[topic] == identity:
                     withheld.retained[topic] = retained.pop(topic)

@@ -7,7 +7,7 @@ from typing import Any
 from host_broker.access.access import Peer
 from host_broker.broker import Broker
 from host_broker.bus.publication import unpack
-from host_broker.outputs import Buffer, Close, Failure, Outputs, Record
+from host_broker.outputs import Buffer, Close, ExtraOutputs, Failure, Outputs, Record
 from host_broker.protocols.fmqp.settings import FmqpSettings
 from host_broker.protocols.fmqp.spelling import encode_publication, encode_subscription
 from host_broker.protocols.lightmq.settings import LightmqSettings
@@ -36,11 +36,13 @@ class Done:
                 self.sends.setdefault(receiver, []).extend(forward.buffers)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.outputs, name)
+        if name in Outputs.__slots__:
+            return getattr(self.outputs, name)
+        return getattr(self.outputs.extra or ExtraOutputs(), name)
 
     @property
     def rest_s(self) -> float:
-        return max(self.outputs.rests.values(), default=0.0)
+        return max(self.rests.values(), default=0.0)
 
 
 class Desk:

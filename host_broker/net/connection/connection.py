@@ -349,11 +349,10 @@ class Connection(asyncio.Protocol):
         self.sent_bytes += size
         if size <= _LARGEST_WRITE_BYTES:
             self.transport.writelines(buffers)
-            memory = self._server.memory
             if self._encrypted:
-                memory.note(self, self.transport.get_write_buffer_size)
-            if memory.short and not (self.congested or self._pacing):
-                self._tighten()
+                self._server.memory.note(self, self.transport.get_write_buffer_size)
+            if not (self.congested or self._pacing):
+                self._tighten_if_short()
         else:
             self._server.gave_up(
                 self, f"one read asked for more than {_LARGEST_WRITE_BYTES >> 20} MiB of answers"
@@ -486,9 +485,10 @@ class Connection(asyncio.Protocol):
             self._look_for_stall_in(self._server.stall_grace_s(self))
         self._server.congestion_changed(self)
 
-    def _tighten(self) -> None:
-        """Memory is short: it is congested sooner, until it has drained."""
-        if self.transport.get_write_buffer_size() > _SHORT_BYTES:
+    def _tighten_if_short(self) -> None:
+        """While memory is short, it is congested sooner, until it has drained."""
+        waits = self.transport.get_write_buffer_size() > _SHORT_BYTES
+        if waits and self._server.memory.short:
             self._tightened = True
             self.transport.set_write_buffer_limits(_SHORT_BYTES, _SHORT_BYTES // 4)
 

@@ -1,4 +1,4 @@
-"""Connections that the broker makes itself, to other brokers (``Outputs.outgoing``)."""
+"""Connections that the broker makes itself, to other brokers (``ExtraOutputs.outgoing``)."""
 
 import asyncio
 import socket

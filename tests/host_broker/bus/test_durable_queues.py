@@ -42,7 +42,7 @@ class _Keeping(Desk):
 
     def done(self, outputs: Outputs | None = None) -> Done:
         done = super().done(outputs)
-        for key, entry in done.outputs.queued.items():
+        for key, entry in done.queued.items():
             if entry is None:
                 self.kept.pop(key, None)
             else:
@@ -160,7 +160,7 @@ _Q = b"work"
 
 def _stored(done: Done) -> dict[tuple[bytes, int], bool]:
     """What is to be stored (True) and forgotten, but for the queue itself."""
-    queued = done.outputs.queued
+    queued = done.queued
     places = {read_place(key): entry is not None for key, entry in queued.items()}
     return {place: stays for place, stays in places.items() if place[1]}
 
@@ -175,10 +175,10 @@ def test_what_is_deleted_is_forgotten_and_its_numbers_are_not_used_again() -> No
     stage.do(client, Consume(_Q, 1))
     done = stage.do(client, DeleteQueue(_Q), put)
     assert _stored(done) == {(_Q, 1): False, (_Q, 2): False, (_Q, 3): True}
-    assert done.outputs.queued[spell_place(_Q, 0)] is not None  # the new one
+    assert done.queued[spell_place(_Q, 0)] is not None  # the new one
     done = stage.do(client, DeleteQueue(_Q))
     assert _stored(done) == {(_Q, 3): False}
-    assert done.outputs.queued[spell_place(_Q, 0)] is None
+    assert done.queued[spell_place(_Q, 0)] is None
 
 
 def test_without_acks_a_message_is_done_with_when_it_is_sent() -> None:
@@ -226,7 +226,7 @@ def test_what_is_not_sent_when_the_broker_stops_waits_again(marks: bool) -> None
         stage.session(client).due = [StopConsuming(_Q)]
     stage.broker.stop(stage.now)
     stage.broker.sent_all({early, hasty, quick})
-    queued = stage.done().outputs.queued
+    queued = stage.done().queued
     forgotten = {read_place(key)[1] for key, entry in queued.items() if entry is None}
     if marks:
         entry = queued[spell_place(_Q, 0)]
@@ -269,7 +269,7 @@ def test_what_is_acknowledged_while_its_queue_is_deleted_is_forgotten() -> None:
     )
     done = stage.do(client, Consume(_Q, 1))
     assert _stored(done) == {(_Q, 1): False}
-    assert done.outputs.queued[spell_place(_Q, 0)] is None
+    assert done.queued[spell_place(_Q, 0)] is None
 
 
 def test_two_consumers_are_sent_what_they_were_given_each_in_its_time() -> None:
@@ -335,8 +335,8 @@ def test_other_queues_are_in_memory(how: dict[str, bool], journalled: bool) -> N
     stage = Stage(journalled=journalled)
     client = stage.enter()
     done = stage.do(client, OpenQueue(_Q, **how), Consume(_Q, 9), Enqueue(_Q, b"x"))
-    assert done.outputs.queued == {}
-    assert not done.outputs.queued_first
+    assert done.queued == {}
+    assert not done.queued_first
     assert stage.queued(client) == [b"x"]
 
 
@@ -347,7 +347,7 @@ def test_a_queue_comes_back_as_it_was_opened() -> None:
     opened = OpenQueue(_Q, "drop-newest", max_messages=3)
     done = stage.do(client, opened, Enqueue(_Q, b"1"), Enqueue(b"plain", b"p"))
     again = Stage(bus={"max_queue_messages": 7, "max_queues": 1})
-    entries = sorted(done.outputs.queued.items(), key=lambda entry: read_place(entry[0]))
+    entries = sorted(done.queued.items(), key=lambda entry: read_place(entry[0]))
     assert again.broker.restore_queues((key, *entry) for key, entry in entries if entry) == 2
     queues = again.broker.queues
     assert (queues[_Q].policy, queues[_Q].max_messages) == ("drop-newest", 3)
@@ -387,9 +387,9 @@ def test_what_is_remembered_is_there_after_a_restart() -> None:
     stage.do(client, Remember(b"p/a", b"0"), Remember(b"p/b", b"0"))
     said = Remember(b"p/a", b"1"), Remember(b"p/b", None), Enqueue(_Q, b"x"), Send(b"!")
     done = stage.do(client, *said)
-    assert done.outputs.kept_first == {client}
-    assert not done.outputs.queued_first
-    stored = sorted((key, *entry) for key, entry in done.outputs.queued.items() if entry)
+    assert done.kept_first == {client}
+    assert not done.queued_first
+    stored = sorted((key, *entry) for key, entry in done.queued.items() if entry)
     assert len(stored) == 3  # one is the queue itself
     again = Stage()
     assert again.broker.restore_queues(stored) == 1
@@ -397,7 +397,7 @@ def test_what_is_remembered_is_there_after_a_restart() -> None:
     assert list(again.broker.queues) == [_Q]
     nowhere = Stage(journalled=False)
     done = nowhere.do(nowhere.enter(), Remember(b"p/a", b"1"))
-    assert (done.outputs.queued, done.outputs.kept_first) == ({}, set())
+    assert (done.queued, done.kept_first) == ({}, set())
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_order_is_kept_among_all_kinds_of_publications() -> None:
     assert sent == plain + kept + plain + kept + plain
     assert b"".join(bytes(record.body) for record in outputs.records) == sent
     assert [record.connection for record in outputs.records] == [2, 3, 2]
-    assert outputs.retained == {b"home/2": (kept, b"")}
+    assert Done(outputs).retained == {b"home/2": (kept, b"")}
 
 
 def test_a_long_read_is_not_copied_and_a_short_part_does_not_keep_one() -> None:
@@ -102,7 +102,7 @@ def test_who_is_disconnected_for_too_much_work_is_not_heard() -> None:
     assert Done(broker.take()).sends[1][-1] == frame
     wild = b"".join(pack(0, b"*/%d" % number, b"x") for number in range(200))
     broker.received(2, wild, NOW)
-    assert [close.connection for close in broker.take().closes] == [2]
+    assert [close.connection for close in Done(broker.take()).closes] == [2]
     broker.received(2, frame, NOW)
     assert broker.take().forwards == []
 

@@ -23,6 +23,7 @@ from host_broker.pages import PageAnswer, PageRequest
 from host_broker.protocol import BrokerContext, ProtocolServer, ProtocolSpec, Session
 from host_broker.settings import BusSettings, Settings
 from host_broker.tables import Rows, Statement
+from tests.host_broker.desk import Done
 
 _CLIENT, _ASKING = 1, 2
 _WHO = Principal("board", "token")
@@ -114,19 +115,19 @@ def _request(path: str, body: bytes | None = None) -> PageRequest:
 
 def test_a_page_is_answered_after_what_it_does(broker: Broker, server: _Server) -> None:
     broker.asked(_ASKING, _request("/t", b"on"), 1.0)
-    outputs = broker.take()
+    outputs = Done(broker.take())
     assert outputs.answers == [(_ASKING, PageAnswer(b"1"))]
     assert len(server.listening.heard) == 1
     assert [record.connection for record in outputs.records] == [_ASKING]
     broker.closed(_ASKING, 2.0)
     assert server.internals[0].ended
     broker.asked(_ASKING, _request("/t", b"off"), 3.0)
-    assert broker.take().answers == []
+    assert Done(broker.take()).answers == []
 
 
 def test_one_that_fails_is_closed_and_no_other(broker: Broker) -> None:
     broker.asked(_ASKING, _request("/fails"), 1.0)
-    outputs = broker.take()
+    outputs = Done(broker.take())
     assert [close.connection for close in outputs.closes] == [_ASKING]
     assert [failure.part for failure in outputs.failures] == ["session"]
     assert outputs.answers == []
@@ -136,16 +137,16 @@ def test_a_full_queue_holds_who_asked(broker: Broker, server: _Server) -> None:
     broker.opened(3, "paged", 0.0, loopback=False, internal=True, principal=_WHO)
     broker.asked(_ASKING, _request("/open", b"x"), 1.0)
     broker.asked(3, _request("/put", b"y"), 1.0)
-    outputs = broker.take()
+    outputs = Done(broker.take())
     assert [identity for identity, _ in outputs.answers] == [_ASKING, 3]
     assert outputs.holds == [(3, "queue")]
     broker.received(_CLIENT, b"take", 2.0)
-    assert (3, "queue") in broker.take().releases
+    assert (3, "queue") in Done(broker.take()).releases
 
 
 def test_tables(broker: Broker) -> None:
     broker.rows_changed(_ASKING, {"t": [(1,), (2,)]}, 1.0)
-    outputs = broker.take()
+    outputs = Done(broker.take())
     assert outputs.changes == [("paged", Statement("UPDATE t SET n = ?", (2,)))]
     assert outputs.complaints == ["odd rows"]
 
@@ -154,6 +155,6 @@ def test_nothing_is_answered_at_the_end(broker: Broker, server: _Server) -> None
     broker.stopping()
     broker.asked(_ASKING, _request("/t"), 1.0)
     broker.rows_changed(_ASKING, {"t": []}, 1.0)
-    outputs = broker.take()
+    outputs = Done(broker.take())
     assert (outputs.answers, outputs.changes) == ([], [])
     assert server.internals[0].asked_count == 0

@@ -57,8 +57,8 @@ def test_a_queue_that_is_deleted_in_the_turn_of_a_batch_is_gone() -> None:
     batch = PublishMany([b"a"] * 3, bodies(3), [{}], "n", [b"1", b"2", b"3"])
     done = stage.do(publisher, batch, DeleteQueue(Q))
     assert stage.queued(consumer) == []
-    assert {read_place(key)[1] for key in done.outputs.queued} == {0, 1, 2, 3}
-    assert set(done.outputs.queued.values()) == {None}
+    assert {read_place(key)[1] for key in done.queued} == {0, 1, 2, 3}
+    assert set(done.queued.values()) == {None}
 
 
 def test_a_queue_that_its_consumer_deletes_gives_no_more() -> None:
@@ -71,7 +71,7 @@ def test_a_queue_that_its_consumer_deletes_gives_no_more() -> None:
     done = stage.do(publisher, batch)
     assert stage.queued(first) == [b"0", b"2"]
     assert stage.queued(second) == []
-    assert set(done.outputs.queued.values()) == {None}
+    assert set(done.queued.values()) == {None}
 
 
 def test_it_is_known_without_a_search_whether_publishers_have_to_wait() -> None:

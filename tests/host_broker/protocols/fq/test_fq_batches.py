@@ -141,7 +141,7 @@ class _Scene:
 
     def stored(self) -> dict[tuple[bytes, int], Any]:
         """What of disk queues is to be stored and forgotten (None), after all that was said."""
-        queued = self.desk.done().outputs.queued
+        queued = self.desk.done().queued
         places = {read_place(key): entry for key, entry in queued.items()}
         # Of a queue itself: up to where its consumers may have had messages is marked ahead.
         return {place: entry if place[1] else entry and entry[0] for place, entry in places.items()}

@@ -208,7 +208,7 @@ def test_nothing_is_sent_that_is_not_kept() -> None:
     taker, other = _takes(desk), Peer(desk, b"d\0disk:private,permanent")
     other.bind(b"ex", b"prefix:")
     done = publisher.publish(b"ex", b"r", b"1")
-    assert done.outputs.kept_first == {taker.data}
+    assert done.kept_first == {taker.data}
     assert other.payloads() == [b"1"]
 
 
