@@ -110,6 +110,7 @@ class Server:
         self._complaints: set[str] = set()  # that are in the log already
         # What this turn brought, while receivers are sent it: it gets the journal's next position.
         self._announced: tuple[list[Record], Changes, Changes] | None = None
+        self._position = 0  # the journal's, of the latest turn that has one
         self._held_by_journal: set[Connection] = set()
         self._withheld: dict[ConnectionId, Withheld] = {}
         self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
@@ -632,9 +633,8 @@ class Server:
         buffers, senders = forward.buffers, forward.senders
         if len(buffers) > _FEW_BUFFERS:  # joined once, for all receivers
             buffers = [b"".join(buffers)]
-        journal = self._journal
-        kept = journal.kept if journal is not None else 0
-        unkept = bool(self._answering) or (journal is not None and self._position > kept)
+        kept = self._journal.kept if self._journal is not None else 0
+        unkept = bool(self._answering) or self._position > kept
         untried = True
         asking = frozenset(senders) if unkept and len(senders) > _FEW_SENDERS else senders
         for identity in forward.receivers:
@@ -643,7 +643,8 @@ class Server:
                 continue
             try:
                 is_answer = unkept and (
-                    receiver.waits_for_journal or (receiver.position > kept and identity in asking)
+                    (receiver.position > kept and identity in asking)
+                    or (bool(self._answering) and receiver.waits_for_journal)
                 )
                 if is_answer and untried:
                     untried = False
@@ -744,9 +745,13 @@ class Server:
 
         Receivers need not wait while its columns are filled; answers look at the positions.
         """
-        self._keep_announced()
+        journal = self._journal
+        if journal is None:
+            return
+        if self._announced is not None:
+            self._keep_announced()
         self._announced = records, retained, queued
-        position = self._position
+        position = self._position = journal.appended + 1
         connections = self.connections
         for record in records:
             publisher = connections.get(record.connection)
@@ -768,13 +773,6 @@ class Server:
                     publisher.hold(journal)
                     self.held["journal.max_pending_bytes"] += 1
                     self._held_by_journal.add(publisher)
-
-    @property
-    def _position(self) -> int:
-        """The journal's position of the latest turn that has one."""
-        if self._journal is None:
-            return 0
-        return self._journal.appended + (self._announced is not None)
 
     def _withhold_records(self, records: list[Record]) -> None:
         """Take out of a turn those that are not to be journalled yet."""

@@ -243,8 +243,8 @@ class Journal:
         for record in records:
             cost += len(record.body) + _RECORD_OVERHEAD
             messages += record.count
-        for entry in queued.values():
-            cost += _RECORD_OVERHEAD + (len(entry[0]) + len(entry[1]) if entry is not None else 0)
+        if queued:
+            cost += sum(map(_cost, queued.values()))
         group = self._group
         if records:
             try:
@@ -684,6 +684,10 @@ class Journal:
     def _call_on_loop(self, function: Callable[[Unpack[_Ts]], None], *arguments: *_Ts) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _cost(entry: Entry | None) -> int:
+    return _RECORD_OVERHEAD + (len(entry[0]) + len(entry[1]) if entry is not None else 0)
 
 
 def _put_together(before: dict[bytes, Entry | None], changes: Changes) -> None:
