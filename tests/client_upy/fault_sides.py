@@ -28,8 +28,8 @@ def fault_sides(folder: Path) -> Iterator[None]:
             "--ephemeral", *(word for url in listen for word in ("--listen", url))
         )
         stack.callback(broker.end)
-        good = {name: broker.ports[name] for name in _PROTOCOLS}
-        inside_good = {name: broker.ports[name + "s"] for name in _PROTOCOLS}
+        good = _twice({name: broker.ports[name] for name in _PROTOCOLS})
+        inside_good = _twice({name: broker.ports[name + "s"] for name in _PROTOCOLS})
         faulty_lines = stack.enter_context(SerialLines(plain.ports))
         good_lines = stack.enter_context(SerialLines(good))
         for through, faults, brokers in (
@@ -40,3 +40,8 @@ def fault_sides(folder: Path) -> Iterator[None]:
             given = {"faults": faults, "good": brokers, "ca": authority.file.name}
             (folder / f"{through}.json").write_text(json.dumps(given))
         yield
+
+
+def _twice(ports: dict[str, int]) -> dict[str, int]:
+    """Add the same ports for who is timed: a bridge's silence must not end its session."""
+    return ports | {f"{name}_timed": port for name, port in ports.items()}

@@ -11,7 +11,8 @@ from tests.client_upy.loopback_ports import LoopbackPorts
 
 SILENCE_S = 0.4
 _PATIENT_S = 10.0  # where no silence is wanted, however busy the machine
-_HEARD_WHOLE = ("bytewise", "absurd")  # what the peer says of itself has to come
+# What the peer says of itself has to come, and who is timed has one session, if it is starved, too.
+_NOT_SILENT = ("bytewise", "absurd", "timed")
 _BUFFER = 4096  # bytes that wait on a line
 
 
@@ -25,7 +26,7 @@ class SerialLines(LoopbackPorts):
     def __init__(self, targets: dict[str, int]) -> None:
         super().__init__()
         for name, target in targets.items():
-            silence_s = _PATIENT_S if name.endswith(_HEARD_WHOLE) else SILENCE_S
+            silence_s = _PATIENT_S if name.endswith(_NOT_SILENT) else SILENCE_S
             self.serve(name, functools.partial(_line, target, silence_s))
 
 

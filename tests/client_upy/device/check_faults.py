@@ -302,7 +302,7 @@ def awake_for_one_value():
     # What a board does between two deep sleeps: connect, publish, ask whether it came, close.
     async def wake():
         start = now()
-        transport = path(_GIVEN["good"][_FIRST.__name__])
+        transport = path(_GIVEN["good"][_FIRST.__name__ + "_timed"])
         client = _FIRST(transport, [])
         client.timeout_ms = _LATE
         async with Driver(client) as link:
