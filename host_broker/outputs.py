@@ -102,7 +102,7 @@ class Failure:
     error: Exception
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, init=False)
 class ExtraOutputs:
     """What few turns want done, beside records and forwards.
 
@@ -135,28 +135,53 @@ class ExtraOutputs:
     the listeners, stop reading, drain, ``Broker.stop``, drain, close, exit.
     """
 
-    retained: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)
-    retained_by: dict[bytes, ConnectionId] = field(default_factory=dict)
-    queued: dict[bytes, tuple[bytes, bytes] | None] = field(default_factory=dict)
-    queued_first: bool = False
-    kept_first: set[ConnectionId] = field(default_factory=set)
-    closes: list[Close] = field(default_factory=list)
-    rests: dict[ConnectionId, float] = field(default_factory=dict)
-    holds: list[tuple[ConnectionId, str]] = field(default_factory=list)
-    releases: dict[tuple[ConnectionId, str], None] = field(default_factory=dict)
-    behind: dict[ConnectionId, bool | None] = field(default_factory=dict)
-    suspects: list[ConnectionId] = field(default_factory=list)
-    paced: dict[ConnectionId, bool] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    logins: list[Login] = field(default_factory=list)
-    denials: list[Denial] = field(default_factory=list)
-    answers: list[tuple[ConnectionId, PageAnswer]] = field(default_factory=list)
-    changes: list[tuple[str, Statement]] = field(default_factory=list)
-    complaints: list[str] = field(default_factory=list)
-    outgoing: list[Outgoing] = field(default_factory=list)
-    questions: list[tuple[int, Question]] = field(default_factory=list)
-    signal: Literal["", "stop", "terminate"] = ""
-    signalled_by: str = ""
+    retained: dict[bytes, tuple[bytes, bytes] | None]
+    retained_by: dict[bytes, ConnectionId]
+    queued: dict[bytes, tuple[bytes, bytes] | None]
+    queued_first: bool
+    kept_first: set[ConnectionId]
+    closes: list[Close]
+    rests: dict[ConnectionId, float]
+    holds: list[tuple[ConnectionId, str]]
+    releases: dict[tuple[ConnectionId, str], None]
+    behind: dict[ConnectionId, bool | None]
+    suspects: list[ConnectionId]
+    paced: dict[ConnectionId, bool]
+    failures: list[Failure]
+    logins: list[Login]
+    denials: list[Denial]
+    answers: list[tuple[ConnectionId, PageAnswer]]
+    changes: list[tuple[str, Statement]]
+    complaints: list[str]
+    outgoing: list[Outgoing]
+    questions: list[tuple[int, Question]]
+    signal: Literal["", "stop", "terminate"]
+    signalled_by: str
+
+    def __init__(self) -> None:
+        """Nothing yet. Written out, it takes half as long: a turn of a queue makes one."""
+        self.retained = {}
+        self.retained_by = {}
+        self.queued = {}
+        self.queued_first = False
+        self.kept_first = set()
+        self.closes = []
+        self.rests = {}
+        self.holds = []
+        self.releases = {}
+        self.behind = {}
+        self.suspects = []
+        self.paced = {}
+        self.failures = []
+        self.logins = []
+        self.denials = []
+        self.answers = []
+        self.changes = []
+        self.complaints = []
+        self.outgoing = []
+        self.questions = []
+        self.signal = ""
+        self.signalled_by = ""
 
 
 class Outputs:

@@ -513,7 +513,7 @@ class Server:
         if self._announced is not None:
             self._keep_announced()
         if extra is not None:
-            self._do(extra)
+            self._do_extra(extra)
         if self._answering and self._journal is not None:
             self._journal.hurry()
         deadline = self._broker.next_deadline()
@@ -550,7 +550,7 @@ class Server:
         if done_with:
             self._announce([], {}, done_with)
 
-    def _do(self, extra: ExtraOutputs) -> None:
+    def _do_extra(self, extra: ExtraOutputs) -> None:
         """Do what is done when everybody was sent what there is."""
         for close in extra.closes:
             self._close(close)

@@ -33,6 +33,7 @@ def test_a_hundred_reads_of_one_frame_are_one_forward() -> None:
     assert [(record.connection, record.body) for record in outputs.records] == list(
         enumerate(frames, 2)
     )
+    assert outputs.extra is None  # nothing but publications: the edge looks for no more
     assert broker.take().forwards == []
 
 
