@@ -13,6 +13,8 @@ from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from time import monotonic
 from typing import Any, Protocol, TypeVarTuple, Unpack, cast
 
+from host_broker.net.connection.alarm import Alarm
+
 _MOST_EVENTS = 256  # of one look; the others are in the next one, none is passed over
 # A turn ends after so many bytes: what it sends waits for its end, and who is to be held up is only
 # known then.
@@ -61,6 +63,8 @@ class Poller(BaseSelector):
         self.in_turn = False
         self.turn_began = monotonic()
         self._epoll = epoll()
+        self._alarm = Alarm()
+        self._epoll.register(self._alarm.fd, EPOLLIN)
         self._keys: dict[int, SelectorKey] = {}
         self._streams: dict[int, Watched] = {}
         self._end: Callable[[], None] = _nothing
@@ -113,26 +117,30 @@ class Poller(BaseSelector):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
-        """Wait at most ``timeout`` seconds (None: for ever), handle streams, return the rest."""
+        """Wait at most ``timeout`` seconds (None: for ever), handle streams, return the rest.
+
+        It may wait less, if it was to wait less before.
+        """
         rest: list[tuple[SelectorKey, int]] = []
+        wait = None
+        if timeout is not None:
+            if timeout <= 0:
+                wait = 0
+            elif (end := monotonic() + timeout) < self._alarm.at:
+                self._alarm.set(end)
         poll = self._epoll.poll
-        end = None if timeout is None else monotonic() + timeout
         self.asyncio_is_needed = False
         while True:
-            found = poll(timeout, _MOST_EVENTS)
-            if not found:
+            found = poll(wait, _MOST_EVENTS)
+            if found:
+                self._handle(found, rest)
+            if rest or self.asyncio_is_needed or wait == 0:
                 return rest
-            self._handle(found, rest)
-            if rest or self.asyncio_is_needed:
-                return rest
-            if end is not None:
-                timeout = end - monotonic()
-                if timeout <= 0:
-                    return rest
 
     def close(self) -> None:
         """Look no more."""
         self._keys.clear()
+        self._alarm.close()
         self._epoll.close()
 
     def get_map(self) -> Mapping[Any, SelectorKey]:
@@ -159,10 +167,12 @@ class Poller(BaseSelector):
             for fd, what in found:
                 stream = streams.get(fd)
                 if stream is None:
-                    key = self._keys.get(fd)  # None: a stream that ended in this turn
+                    key = self._keys.get(fd)
                     if key is not None:
                         rest.append((key, _events(what) & key.events))
-                    continue
+                    elif fd == self._alarm.fd and self._alarm.clear():
+                        self.asyncio_is_needed = True
+                    continue  # else it was a stream that ended in this turn
                 try:
                     # Hang-ups and errors are found by whatever it wanted to do.
                     if what != EPOLLOUT:
