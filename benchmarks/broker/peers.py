@@ -130,6 +130,10 @@ def _relay_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     return [sys.executable, "-m", "benchmarks.broker.relay", str(port), *files]
 
 
+def _written_relay_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
+    return [*_relay_argv(port, folder, None), str(folder / "relayed")]
+
+
 def _bare_loop_argv(port: int, folder: Path, tls: Certificate | None) -> list[str]:
     if tls is not None:
         raise PeerFailed("the bare loop does not speak TLS")
@@ -169,13 +173,14 @@ LIGHTMQ_TO_FMQP = replace(
 MOSQUITTO = Peer("mosquitto", "mosquitto", "mosquitto", _mosquitto_argv, wires.MQTT)
 NATS = Peer("nats-server", "nats-server", "nats-server", _nats_argv, wires.NATS)
 RELAY = Peer("byte relay", sys.executable, "", _relay_argv, wires.RELAY)
+WRITTEN_RELAY = replace(RELAY, name="byte relay, written", argv=_written_relay_argv)
 BARE_LOOP = Peer("bare loop", sys.executable, "", _bare_loop_argv, wires.RELAY)
 BY_NAME = {
     peer.name: peer
     for peer in (
         *(MOTEMQ, PURE, ACL, JOURNAL, GREETED, AUTO),
         *(FMQP_TO_LIGHTMQ, _pure(FMQP_TO_LIGHTMQ), LIGHTMQ_TO_FMQP, _pure(LIGHTMQ_TO_FMQP)),
-        *(NATS, MOSQUITTO, RELAY),
+        *(NATS, MOSQUITTO, RELAY, WRITTEN_RELAY),
     )
 }
 

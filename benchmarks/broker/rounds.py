@@ -15,7 +15,7 @@ from benchmarks.broker import burst, singles
 from benchmarks.broker.effort import Effort
 from benchmarks.broker.generator import Load
 from benchmarks.broker.metering import Measured, settle, touch_memory, undisturbed
-from benchmarks.broker.peers import BY_NAME, JOURNAL, RELAY, Peer, Running, running
+from benchmarks.broker.peers import BY_NAME, JOURNAL, RELAY, WRITTEN_RELAY, Peer, Running, running
 from benchmarks.broker.workloads import Goal, Workload
 
 _T = TypeVar("_T")
@@ -89,7 +89,7 @@ def _take(
         return partial(_started_for_it, workload, peer, load, duration_s)
     broker = stack.enter_context(running(peer, workload.tls))
     # The relay does not know where a publication ends, so it cuts those of several publishers.
-    if peer is not RELAY or len(load.traffic.publishers) == 1:
+    if peer not in (RELAY, WRITTEN_RELAY) or len(load.traffic.publishers) == 1:
         burst.check(peer, broker, load)
     return partial(_once, workload, peer, broker, load, duration_s)
 

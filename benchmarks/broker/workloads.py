@@ -175,6 +175,7 @@ def _uniform_singles(topics: Sequence[str], patterns: Sequence[Sequence[str]]) -
 _PEERS = ("nats-server", "mosquitto", "byte relay")
 _OURS = ("motemq", "motemq, pure Python")
 _JOURNAL = ("motemq, --data", "motemq")
+_WRITTEN_RELAY = "byte relay, written"
 _ACL = ("motemq, 1,000 rules", "motemq")
 
 
@@ -205,14 +206,14 @@ def _mixed_burst(
 def _journal(
     name: str, title: str, traffic: Callable[[int], Traffic], publications: int = 0
 ) -> Workload:
-    """Ours with a journal against ours without."""
+    """Ours with a journal against ours without; and a relay that writes what it relays."""
     return Workload(
         f"mixed-{name}",
         f"mixed {title}",
         "burst",
         traffic,
-        _JOURNAL,
-        (Goal(*_JOURNAL, 0.75),),
+        (*_JOURNAL, _WRITTEN_RELAY),
+        (Goal(*_JOURNAL, 0.75), Goal(_WRITTEN_RELAY, "motemq", None)),
         publications=publications,
         on_request=publications > 0,
     )

@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import random
 import select
 import socket
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from benchmarks.broker.peers import (
     NATS,
     PURE,
     RELAY,
+    WRITTEN_RELAY,
     Peer,
     PeerFailed,
     Running,
@@ -122,6 +125,32 @@ def test_a_lost_delivery_is_never_speed(module: Any, monkeypatch: pytest.MonkeyP
         module.measure(RELAY, broker, _load(RELAY, traffic), 0.05)
     relay.join(10)
     assert not relay.is_alive()
+
+
+def test_a_relay_that_writes_has_in_its_file_what_it_has_relayed(tmp_path: Path) -> None:
+    """It is what a journal costs at least, so it must not write less."""
+    peer = replace(
+        WRITTEN_RELAY, argv=lambda port, folder, tls: WRITTEN_RELAY.argv(port, tmp_path, tls)
+    )
+    file, sent = tmp_path / "relayed", random.Random(1).randbytes(3_000_000)
+    with (
+        running(peer) as broker,
+        socket.create_connection(("127.0.0.1", broker.port), 10) as listener,
+    ):
+        listener.sendall(b"\0\1")
+        assert listener.recv(2) == b"ok"
+        with socket.create_connection(("127.0.0.1", broker.port), 10) as talker:
+            sending = threading.Thread(target=talker.sendall, args=(b"\0\0" + sent,))
+            sending.start()
+            got = b""
+            while len(got) < len(sent):
+                got += listener.recv(65536)
+            sending.join()
+        assert got == sent
+        end = time.monotonic() + 10
+        while file.stat().st_size < len(sent) and time.monotonic() < end:
+            time.sleep(0.01)  # a poll of another process's thread, bounded by `end`
+        assert file.read_bytes() == sent
 
 
 def _lying_relay(listening: socket.socket) -> None:
