@@ -614,8 +614,14 @@ class Shell:
             self._subscriptions.remove(subscribed)
             self._acknowledge()
             self._resume_if_read()
-            if connection is not None:
-                self._soon(self._subscriptions.wake)  # for what another one has got of it
+            # For what another one has got of it, and for who iterates over this one.
+            self._soon(self._subscriptions.wake, subscribed)
+            self.changed.notify_all()
+
+    def has_ended(self, subscribed: Subscribed | None) -> bool:
+        """Whether nothing more will come for a subscription, because it was ended. With the lock
+        held."""
+        return subscribed is not None and subscribed not in self._subscriptions
 
     def unsubscribe_pattern(self, pattern: str, *, feedback: bool) -> None:
         """End the subscriptions to exactly this pattern, also one that was never made."""
@@ -747,14 +753,15 @@ class Shell:
         return result if isinstance(result, bytes) else b""
 
     async def next_of(
-        self, subscribed: Subscribed | None, timeout_s: float
+        self, subscribed: Subscribed | None, timeout_s: float, *, to_its_end: bool = False
     ) -> Message | Mark | None:
-        """Return the next that comes within ``timeout_s``, else None."""
+        """Return the next that comes within ``timeout_s``, else None; with ``to_its_end`` None as
+        soon as the subscription has ended and nothing is left of it."""
         until = time.monotonic() + timeout_s
         while True:
             with self.lock:
                 item = self.take(subscribed)
-                if item is not None:
+                if item is not None or (to_its_end and self.has_ended(subscribed)):
                     return item
                 waiting = self._subscriptions.inbox_of(subscribed).waiting
             if not await self._in_time(waiting, until):

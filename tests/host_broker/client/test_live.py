@@ -19,6 +19,7 @@ from host_broker.client import (
     ClientError,
     ConnectionLost,
     NotSupported,
+    Subscribing,
     Timeout,
     connect,
 )
@@ -121,6 +122,29 @@ def test_iterating_ends_when_another_thread_closes(url: str) -> None:
         thread.join(_SOON_S)
         assert not thread.is_alive()
     assert sorted(heard) == [[], [b"x"]]
+
+
+def test_iterating_over_a_subscription_ends_with_it(url: str) -> None:
+    """In the loop, or from elsewhere while the loop waits; what had come before is read."""
+    with connect(url, timeout_s=_SOON_S) as client:
+        subscription = client.subscribe("iterate/ends", confirm=True)
+        for number in range(5):
+            client.publish("iterate/ends", b"%d" % number)
+        client.sync()
+        heard = []
+        for message in subscription:
+            heard.append(message.payload)
+            if len(heard) == 3:
+                subscription.unsubscribe()
+        assert heard == [b"0", b"1", b"2", b"3", b"4"]
+        assert list(subscription) == []
+        for end in (Subscribing.unsubscribe, lambda _: client.unsubscribe("iterate/ends")):
+            another = client.subscribe("iterate/ends", confirm=True)
+            iterating = threading.Thread(target=heard.extend, args=(another,), daemon=True)
+            iterating.start()
+            end(another)
+            iterating.join(_SOON_S)
+            assert not iterating.is_alive()
 
 
 def test_subscriptions_have_their_own_messages(url: str) -> None:
