@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 
+from host_broker.bus.publication import property_fault
 from host_broker.client_errors import (
     BadArgument,
     ClientError,
@@ -526,11 +527,14 @@ def _levels(destination: str) -> list[str] | None:
 
 
 def _spelled_properties(properties: Mapping[str, PropertyValue]) -> bytes:
-    said = []
+    said, texts = [], {}
     for name, value in properties.items():
         if fault := field_fault(name):
             raise BadArgument(f"a property's name: {fault}")
         said.append((name, _spelled_value(name, value)))
+        texts[name] = _raw(value) if isinstance(value, str | bytes) else b""  # numbers are short
+    if fault := property_fault(texts):  # the broker's refusal would end the connection
+        raise BadArgument(fault)
     wire = spell_properties(said)
     if len(wire) > MAX_PROPERTIES:
         raise BadArgument(f"properties have at most {MAX_PROPERTIES} bytes, these {len(wire)}")
@@ -539,8 +543,7 @@ def _spelled_properties(properties: Mapping[str, PropertyValue]) -> bytes:
 
 def _spelled_value(name: str, value: PropertyValue) -> bytes:
     if isinstance(value, str | bytes):
-        raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-        return b"T" + url_encode(raw)
+        return b"T" + url_encode(_raw(value))
     letter = b"N"
     if isinstance(value, datetime):
         if value.tzinfo is None:
@@ -557,6 +560,10 @@ def _spelled_value(name: str, value: PropertyValue) -> bytes:
         shown = digits if len(digits) <= _SHOWN else f"{digits[:_SHOWN]}… of {len(digits)} digits"
         raise BadArgument(f"the property {name}={shown} is no number of 64 bits")
     return letter + url_encode(digits.encode())
+
+
+def _raw(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
 def _read_properties(wire: bytes) -> dict[str, PropertyValue]:

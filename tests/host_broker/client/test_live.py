@@ -16,6 +16,7 @@ import pytest
 
 import motemq
 from host_broker.client import (
+    BadArgument,
     ClientError,
     ConnectionLost,
     NotSupported,
@@ -122,6 +123,31 @@ def test_iterating_ends_when_another_thread_closes(url: str) -> None:
         thread.join(_SOON_S)
         assert not thread.is_alive()
     assert sorted(heard) == [[], [b"x"]]
+
+
+@pytest.mark.parametrize("protocol", ["fmqp", "micromsg2", "fq", "umq"])
+def test_half_of_a_surrogate_pair_is_the_callers_mistake(protocol: str) -> None:
+    """In a topic or a pattern; nothing is sent, and the client goes on."""
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        address = running.urls["auto"].replace("auto", protocol)
+        with connect(address) as client:
+            for act in (
+                lambda: client.publish("topic/\ud800", b"x"),
+                lambda: client.subscribe("topic/\ud800"),
+            ):
+                with pytest.raises(BadArgument, match=r"ud800|surrogate"):
+                    act()
+            assert client.ping() > 0
+
+
+def test_properties_are_a_mapping_of_text(running: BrokerProcess) -> None:
+    """Whatever the protocol; what values can be each says itself."""
+    for url in (running.urls["fmqp"], running.urls["lightmq"] + "/odd"):
+        with connect(url) as client:
+            for wrong, words in (([("a", "b")], "not list"), ({1: "a"}, "name is str, not int")):
+                given: Any = wrong
+                with pytest.raises(TypeError, match=words):
+                    client.publish("up", b"x", properties=given)
 
 
 def test_iterating_over_a_subscription_ends_with_it(url: str) -> None:
