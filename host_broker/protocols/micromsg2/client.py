@@ -112,6 +112,7 @@ FILTERS = ";"  # between the filters of one subscription, which all must hold
 
 _LARGEST_BODY = 64 * 1024 * 1024  # bytes
 _UNLIMITED = 1 << 62  # bytes: what waits is bounded by the client's own limits
+_WILDCARDS_ELSEWHERE = ("#", "+", "**")  # of MQTT, and of UMQ
 _DEEPEST = 124  # levels: as many ``*`` fill a destination's 255 bytes
 _MAX_NAMES = 8192  # destinations whose text is remembered
 _PING = TOPIC_PREFIX + f"{ECHO_TOPICS}ping".encode()
@@ -144,6 +145,7 @@ class MicroMsg2ClientSession(ClientSession):
 
     can = frozenset({Ability.NAME, Ability.PROPERTIES, Ability.FILTER, Ability.WILDCARD})
     handshake = "did not end the handshake"
+    topic_prefix = TOPIC_PREFIX.decode()
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -315,19 +317,23 @@ class MicroMsg2ClientSession(ClientSession):
     def everything(self, levels: int | None = None) -> tuple[str, ...]:
         """A ``*`` is one level, so one pattern for each number of levels; no queues."""
         deepest = _DEEPEST if levels is None else min(levels, _DEEPEST)
-        prefix = TOPIC_PREFIX.decode()
-        return tuple(prefix + "/".join("*" * depth) for depth in range(1, deepest + 1))
+        return tuple(self.topic_prefix + "/".join("*" * depth) for depth in range(1, deepest + 1))
 
     def misread(self, pattern: str) -> str:
-        levels = _levels(pattern)
-        if levels is None:
-            if "*" not in pattern:
-                return ""
-            return f"'{pattern}' is the name of a queue here; the topic is 'topic/{pattern}'"
-        odd = next((level for level in levels if level in ("#", "+")), None)
-        if odd is None:
+        is_queue = _levels(pattern) is None
+        levels = _levels(pattern) or pattern.strip("/").split("/")
+        odd = next((level for level in levels if level in _WILDCARDS_ELSEWHERE), None)
+        if odd is None and not (is_queue and "*" in pattern):
             return ""
-        return f"'{odd}' is no wildcard here but a name; '*' stands for one level"
+        said = ("*" if level in _WILDCARDS_ELSEWHERE else level for level in levels)
+        stars = self.topic_prefix + "/".join(said)
+        if is_queue:
+            text = f"'{pattern}' is the name of a queue here; the topic is '{stars}'"
+        else:
+            text = f"'{odd}' is no wildcard here but a name; '*' stands for one level: '{stars}'"
+        if levels[-1] in ("#", "**"):
+            text += f", and below that '{stars}/*' …"
+        return text
 
     def forget(self, operation: int) -> None:
         """An ack that comes later answers nobody; ``Done`` of what is unknown means nothing."""

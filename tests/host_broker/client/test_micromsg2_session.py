@@ -470,7 +470,11 @@ def test_topics_and_queues() -> None:
     assert session.everything(2) == ("topic/*", "topic/*/*")
     assert len(session.everything()[-1]) <= 255
     assert "is the name of a queue here; the topic is 'topic/home/*'" in session.misread("home/*")
-    assert "'#' is no wildcard" in session.misread("topic/#")
+    said = session.misread("topic/home/#")
+    assert "'#' is no wildcard" in said
+    assert "'topic/home/*', and below that 'topic/home/*/*'" in said
+    assert "'topic/home/*', and below that" in session.misread("topic/home/**")
+    assert "the topic is 'topic/*/home'" in session.misread("+/home")
     assert session.misread("topic/a") == session.misread("jobs") == ""
 
 
