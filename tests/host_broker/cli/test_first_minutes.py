@@ -167,6 +167,12 @@ def test_without_a_topic_it_is_everything_by_micromsg2_too() -> None:
         ("myhost", "fmqp://myhost:8765"),
         ("myhost:9000", "fmqp://myhost:9000"),
         ("127.0.0.1", "fmqp://127.0.0.1:8765"),
+        ("[::1]:9000", "fmqp://[::1]:9000"),
+        ("fe80::1", "fmqp://[fe80::1]:8765"),
+        ("9000", "fmqp://127.0.0.1:9000"),
+        (":9000", "fmqp://127.0.0.1:9000"),
+        ("fmqp:/myhost", "fmqp://myhost:8765"),
+        ("micromsg2:myhost", "micromsg2://myhost:8767"),
     ],
 )
 def test_a_host_alone_is_completed(typed: str, suggested: str) -> None:
