@@ -6,6 +6,7 @@ may say (a user, the client's name), the registry knows. To listen there is also
 ``auto``: every protocol, told apart by the first bytes.
 """
 
+import contextlib
 import urllib.parse
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ _LISTENERS_ONLY = {
     AUTO: AddressForm(name=AUTO, title="every protocol"),
     HTTP: AddressForm(name=HTTP, title="HTTP"),
 }
+
+_MOST_PORT = 65_535
 
 Transport = Literal["tcp", "tls", "unix"]
 _SUFFIXES: dict[Transport, str] = {"tcp": "", "tls": "s", "unix": "+unix"}
@@ -156,13 +159,20 @@ def parse_address(text: str, options: Mapping[str, Collection[str]] | None = Non
 
 def _completed(text: str) -> str:
     """Return the address that somebody may mean who left the protocol out."""
-    first = next(iter(protocols().values()))
-    try:
-        parts = urllib.parse.urlsplit(f"//{text}")
-        host, port = parts.hostname or "127.0.0.1", parts.port or first.port
-    except ValueError:
-        host, port = "127.0.0.1", first.port
-    return f"{first.name}://{host_and_port(host, port)}"
+    spec = next(iter(protocols().values()))
+    name, colon, rest = text.partition(":")
+    if colon and name in protocols() and not rest.isdecimal():  # a slash or two are missing
+        spec, text = protocols()[name], rest.lstrip("/")
+    host, port = "127.0.0.1", spec.port
+    if text.isdecimal():
+        port = int(text) if int(text) <= _MOST_PORT else port
+    elif text.count(":") > 1 and "[" not in text:
+        host = text  # IPv6
+    else:
+        with contextlib.suppress(ValueError):
+            parts = urllib.parse.urlsplit(f"//{text}")
+            host, port = parts.hostname or host, parts.port or port
+    return f"{spec.name}://{host_and_port(host, port)}"
 
 
 def _scheme(text: str, scheme: str, *, listens: bool) -> tuple[AddressForm, Transport]:

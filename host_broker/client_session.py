@@ -303,6 +303,7 @@ class ClientSession(Channel):
     # How clients of this protocol are called by those who publish and subscribe.
     call_by_topics: "ClassVar[type[CallByTopics] | None]" = None
     handshake: ClassVar[str] = "did not greet"  # what is missing before ``Ready``
+    topic_prefix: ClassVar[str] = ""  # what this protocol says before every topic of the bus
     calls_anyone: ClassVar[bool] = False  # ``call`` is not only for the client of ``Setup.calls``
 
     name: str = ""  # of this client, "" if the protocol has none

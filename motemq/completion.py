@@ -5,7 +5,12 @@ import sys
 from pathlib import Path
 
 import click
-from click.shell_completion import BashComplete, add_completion_class, get_completion_class
+from click.shell_completion import (
+    BashComplete,
+    ZshComplete,
+    add_completion_class,
+    get_completion_class,
+)
 from click.shell_completion import split_arg_string as split
 
 _VARIABLE = "_MOTEMQ_COMPLETE"  # as click has it for a program called motemq
@@ -15,21 +20,61 @@ _SHELLS = ("bash", "zsh", "fish")
 _BASH = """\
 _motemq_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" reply kind head=""
-    local word="${line##* }"
-    [[ "$COMP_WORDBREAKS" == *:* && "$word" == *:* ]] && head="${word%:*}:"
+    local word="${line##* }" quoted="${COMP_WORDS[COMP_CWORD]:0:1}"
+    [[ "$quoted" == [\\'\\"] ]] || quoted=""
+    [[ -z "$quoted" && "$COMP_WORDBREAKS" == *:* && "$word" == *:* ]] && head="${word%:*}:"
     COMPREPLY=()
     while IFS= read -r reply; do
         [[ -n "$reply" ]] || continue
         kind="${reply%%,*}" reply="${reply#*,}"
         case "$kind" in
             dir | file) compopt -o default ;;
-            *) COMPREPLY+=("$(printf %q "${reply#"$head"}")") ;;
+            *)
+                reply="${reply#"$head"}"
+                [[ -n "$quoted" ]] || printf -v reply %q "$reply"
+                COMPREPLY+=("$reply")
+                ;;
         esac
     done < <(MOTEMQ_LINE="$line" _MOTEMQ_COMPLETE=bash_complete "$1" 2>/dev/null)
     [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == */ ]] && compopt -o nospace
     return 0
 }
 complete -o nosort -F _motemq_completion motemq
+"""
+# As click's, but that no space comes behind a level of a topic, so that Tab goes on with the next
+# one, and that the second Tab of a shell does what the first one did: all of the file is then the
+# function, which is loaded no more.
+_ZSH = """\
+#compdef motemq
+
+_motemq_completion() {
+    local -a replies described plain levels
+    local kind key help
+    (( $+commands[motemq] )) || return 1
+    replies=("${(@f)$(COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) \
+        _MOTEMQ_COMPLETE=zsh_complete motemq)}")
+    for kind key help in $replies; do
+        case "$kind" in
+            dir) _path_files -/ ;;
+            file) _path_files -f ;;
+            plain)
+                if [[ "$help" != "_" ]]; then described+=("$key:$help")
+                elif [[ "$key" == */ ]]; then levels+=("$key")
+                else plain+=("$key")
+                fi ;;
+        esac
+    done
+    (( $#described )) && _describe -V unsorted described -U
+    (( $#levels )) && compadd -U -V unsorted -S '' -a levels
+    (( $#plain )) && compadd -U -V unsorted -a plain
+    return 0
+}
+
+if [[ "$funcstack[1]" == _motemq ]]; then
+    _motemq_completion "$@"
+else
+    compdef _motemq_completion motemq
+fi
 """
 _ZSHRC = """
 # motemq: completion
@@ -53,15 +98,26 @@ class LineComplete(BashComplete):
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the one that is being typed, and that."""
-        line = os.environ.get("MOTEMQ_LINE", "")
-        words = split(line)[1:]
-        incomplete = "" if line.endswith(" ") or not words else words.pop()
-        return words, incomplete
+        # With a character behind it the last word is the one that is being typed, also if that is
+        # empty, or has a space within quotes.
+        words = split(os.environ.get("MOTEMQ_LINE", "") + ".")[1:]
+        return (words[:-1], words[-1][:-1]) if words else ([], "")
+
+
+class LevelsComplete(ZshComplete):
+    """zsh's completion, that completes topics level by level."""
+
+    source_template = _ZSH
+
+    def source(self) -> str:
+        """Return the script; there is nothing in it to fill in."""
+        return self.source_template
 
 
 def register() -> None:
-    """Have click use our bash script."""
+    """Have click use our scripts of bash and zsh."""
     add_completion_class(LineComplete, "bash")
+    add_completion_class(LevelsComplete, "zsh")
 
 
 @click.command()

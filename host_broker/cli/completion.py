@@ -41,7 +41,7 @@ def complete_topic(
     begun = {
         "/".join(topic.split("/")[:depth]) + ("/" if topic.count("/") >= depth else "")
         for topic in topics
-        if topic.startswith(incomplete) and not topic.startswith(("$/", ECHO_TOPICS))
+        if topic.startswith(incomplete) and topic.isprintable()  # no shell takes a line end
     }
     return [CompletionItem(topic, type="plain") for topic in sorted(begun)[:_MOST]]
 
@@ -59,7 +59,7 @@ def complete_callable(
 
 def _kept(url: str) -> set[str]:
     """Return the topics that the broker at ``url`` keeps a message of, if it can be asked."""
-    return {topic for topic, _ in _kept_messages(url, None)}
+    return {topic for topic, _, _ in _kept_messages(url, None)}
 
 
 def _present(url: str) -> set[str]:
@@ -67,24 +67,30 @@ def _present(url: str) -> set[str]:
     for spec in protocols().values():
         calls = session_class(spec.name).call_by_topics if spec.client else None
         if calls is not None:
-            for topic, payload in _kept_messages(url, calls.presence):
+            for _, topic, payload in _kept_messages(url, calls.presence):
                 name = calls.present(topic, payload)
                 if name:
                     found.add(name)
     return found
 
 
-def _kept_messages(url: str, pattern: str | None) -> list[tuple[str, bytes]]:
+def _kept_messages(url: str, pattern: str | None) -> list[tuple[str, str, bytes]]:
+    """Return what the broker keeps of a pattern of the bus, or of everything: the topic as the
+    protocol says it, as the bus has it, and the payload."""
     try:
         address = _that_has_wildcards(parse_address(url))
         with Client(address, Settings(timeout_s=_ANSWER_S)) as client:
-            patterns = client.everything() if pattern is None else (pattern,)
-            subscription = client.begin_subscribing(*patterns, uncounted=True)
+            prefix = client.topic_prefix
+            patterns = client.everything() if pattern is None else (prefix + pattern,)
+            uncounted = Ability.UNCOUNTED in client.can
+            subscription = client.begin_subscribing(*patterns, uncounted=uncounted)
             found = []
             while not subscription.active:
                 message = subscription.receive(_ANSWER_S)
                 if message is not None:
-                    found.append((message.topic, message.payload))
+                    on_bus = message.topic.removeprefix(prefix)
+                    if not on_bus.startswith(("$/", ECHO_TOPICS)):
+                        found.append((message.topic, on_bus, message.payload))
                 elif not subscription.active:
                     break
             return found

@@ -139,7 +139,7 @@ def command(
 
     Without a TOPIC it is everything: all topics of 1 to 128 levels, which is as far as patterns
     reach, but for the broker's own (below '$') and clients' echoes (below 'motemq/echo').
-    Publishers are not told of such a listener.
+    Publishers are not told of such a listener (by MicroMsg2 they are).
 
     A broker on this machine that is just starting is waited for, up to 3 s.
 
@@ -197,7 +197,7 @@ def command(
             subscription = client.begin_subscribing(
                 *(topics or client.everything()),
                 feedback=feedback,
-                uncounted=debug or not (topics or feedback),
+                uncounted=debug or (not (topics or feedback) and Ability.UNCOUNTED in client.can),
                 filter=conditions,
             )
             try:

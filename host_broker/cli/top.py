@@ -118,6 +118,8 @@ def command(
     ):
         # First of all: who cannot do this shall hear why.
         wildcards = client.everything(depth)
+        for odd in filter(None, map(client.misread, topics)):
+            view.say(odd)
         # The broker's words last, and the long patterns first: what it counts since then as sent to
         # it are else these hundred subscriptions.
         wanted = topics or wildcards[::-1]

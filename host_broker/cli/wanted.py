@@ -57,7 +57,7 @@ class Wanted:
                     f"the broker did not answer within {self.answer_within_s:g} s of subscribing"
                     f"{client.doubt}"
                 )
-            if message is None or not self._wants(message):
+            if message is None or not self._wants(message, client.topic_prefix):
                 continue
             if message.answer is not None:
                 client.respond(message)
@@ -72,12 +72,13 @@ class Wanted:
         if client.trouble is not None and not self._complete():
             raise client.trouble
 
-    def _wants(self, message: Message) -> bool:
+    def _wants(self, message: Message, prefix: str) -> bool:
         if message.kept and self.no_retained:
             return False
         if self.retained_only and not message.kept:
             return False
-        if self.everything and message.topic.startswith((SERVICE_TOPICS, ECHO_TOPICS)):
+        on_bus = message.topic.removeprefix(prefix)
+        if self.everything and on_bus.startswith((SERVICE_TOPICS, ECHO_TOPICS)):
             return False
         return not self.unwanted.matches(message.topic)
 

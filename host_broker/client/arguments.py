@@ -1,6 +1,7 @@
 """What programs give a client that types alone do not check."""
 
 import json
+from collections.abc import Mapping
 
 from host_broker.client_errors import BadArgument
 
@@ -42,3 +43,13 @@ def require_text(*topics: object) -> None:
     for topic in topics:
         if not isinstance(topic, str):
             raise TypeError(f"a topic is str, not {type(topic).__name__}")
+
+
+def require_properties(properties: object) -> None:
+    """Raise TypeError for what is no mapping with text as names; what values can be is the
+    protocol's."""
+    if not isinstance(properties, Mapping):
+        raise TypeError(f"properties are a mapping, not {type(properties).__name__}")
+    for name in properties:
+        if not isinstance(name, str):
+            raise TypeError(f"a property's name is str, not {type(name).__name__}")

@@ -9,6 +9,7 @@ from host_broker.client.arguments import NO_JSON, json_or_bytes
 from host_broker.client.face import ClientFace, SubscriptionFace
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
+from host_broker.client_errors import ClientError
 from host_broker.client_session import Message, PropertyValue, Publication
 
 
@@ -29,7 +30,7 @@ class AsyncSubscription(SubscriptionFace):
         self._shell.unsubscribe(self._subscribed)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        async for message in _each(self._shell, self._subscribed):
+        async for message in _each(self._shell, self._subscribed, None):
             yield message
 
 
@@ -86,9 +87,9 @@ class AsyncClient(ClientFace):
         item = await self._shell.next_of(None, timeout_s)
         return item if isinstance(item, Message) else None
 
-    async def messages(self) -> AsyncIterator[Message]:
+    async def messages(self, timeout_s: float | None = None) -> AsyncIterator[Message]:
         """See ``Client.messages``."""
-        async for message in _each(self._shell, None):
+        async for message in _each(self._shell, None, timeout_s):
             yield message
 
     async def respond(self, message: Message, payload: bytes = b"") -> None:
@@ -153,11 +154,20 @@ class Connecting:
         return self._client
 
 
-async def _each(shell: Shell, subscribed: Subscribed | None) -> AsyncIterator[Message]:
-    """Every message until the client is closed; raises why, if it ended otherwise."""
+async def _each(
+    shell: Shell, subscribed: Subscribed | None, timeout_s: float | None
+) -> AsyncIterator[Message]:
+    """Every message until none comes for ``timeout_s``, the subscription has ended, or the client
+    is closed; raises why, if it ended otherwise."""
+    wait_s = math.inf if timeout_s is None else timeout_s
     while True:
-        if shell.closed_by_us:
+        try:
+            item = await shell.next_of(subscribed, wait_s, to_its_end=True)
+        except ClientError:
+            if shell.closed_by_us:
+                return
+            raise
+        if item is None:
             return
-        item = await shell.next_of(subscribed, math.inf)
         if isinstance(item, Message):
             yield item

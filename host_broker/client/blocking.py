@@ -6,6 +6,7 @@ Why so long: its docstrings are the contract of both faces.
 import asyncio
 import atexit
 import contextlib
+import math
 import os
 import threading
 import time
@@ -281,31 +282,44 @@ class Client(ClientFace):
 
 def _receive(shell: Shell, subscribed: Subscribed | None, timeout_s: float) -> Message | None:
     """Return the next message, None if none comes within ``timeout_s`` or a mark does."""
+    item = _next(shell, subscribed, timeout_s, to_its_end=False)
+    return None if isinstance(item, Mark) else item
+
+
+def _next(
+    shell: Shell, subscribed: Subscribed | None, timeout_s: float, *, to_its_end: bool
+) -> Message | Mark | None:
+    """Return the next that comes within ``timeout_s``, else None; with ``to_its_end`` None as soon
+    as the subscription has ended and nothing is left of it."""
     with shell.lock:
         item = shell.take(subscribed)
         if item is None and timeout_s > 0:
             until = time.monotonic() + timeout_s
             while item is None and (left_s := until - time.monotonic()) > 0:
+                if to_its_end and shell.has_ended(subscribed):
+                    break
                 shell.changed.wait(min(left_s, _FOREVER_S))
                 item = shell.take(subscribed)
-    return None if isinstance(item, Mark) else item
+    return item
 
 
 def _each(
     shell: Shell, subscribed: Subscribed | None, timeout_s: float | None
 ) -> Iterator[Message]:
-    """Every message, until none comes for ``timeout_s`` or the client is closed."""
+    """Every message, until none comes for ``timeout_s``, the subscription has ended, or the client
+    is closed."""
+    wait_s = math.inf if timeout_s is None else timeout_s
     while True:
         try:
-            message = _receive(shell, subscribed, _FOREVER_S if timeout_s is None else timeout_s)
+            item = _next(shell, subscribed, wait_s, to_its_end=True)
         except ClientError:
             if shell.closed_by_us:
                 return
             raise
-        if message is not None:
-            yield message
-        elif timeout_s is not None or shell.closed_by_us:
+        if item is None:
             return
+        if isinstance(item, Message):
+            yield item
 
 
 _open: "weakref.WeakSet[Client]" = weakref.WeakSet()

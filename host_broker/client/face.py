@@ -88,6 +88,11 @@ class ClientFace:
         levels at most."""
         return self._shell.everything(levels)
 
+    @property
+    def topic_prefix(self) -> str:
+        """What the protocol says before every topic that others know, "" for most."""
+        return self._shell.session.topic_prefix
+
     def require(self, *abilities: Ability) -> None:
         """Raise ``NotSupported`` for what this protocol cannot do."""
         self._shell.require(abilities)

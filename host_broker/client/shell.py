@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from host_broker.address import Address
-from host_broker.client.arguments import payload_bytes, require_text
+from host_broker.client.arguments import payload_bytes, require_properties, require_text
 from host_broker.client.backoff import Backoff
 from host_broker.client.connection import Connection
 from host_broker.client.inbox import Mark
@@ -555,6 +555,8 @@ class Shell:
         """Publish; ``may_publish`` said that there is room. Raises ``BadArgument``, and why, if
         nothing can be published any more."""
         require_text(publication.topic)
+        if publication.properties is not None:
+            require_properties(publication.properties)
         publication.payload = payload_bytes(publication.payload)
         with self.lock:
             if self._fatal is not None:
@@ -563,10 +565,12 @@ class Shell:
                 raise BadArgument(f"a client that reconnects has {_MOST_WILLS} wills at most")
             connection, now = self._connection, time.monotonic()
             session = self._draft() if connection is None else connection.session
-            try:
+            try:  # not by ``_telling_whose_fault``, which half of a publication's time would go to
                 session.publish(publication, now)
             except NotSupported as error:
                 raise with_who_can(error) from None
+            except UnicodeEncodeError as error:
+                raise BadArgument(str(error)) from error
             if self.settings.reconnect:
                 if publication.will:
                     self.wills.append(publication)
@@ -590,7 +594,7 @@ class Shell:
             subscribed = Subscribed(spec)
             connection = self._connection
             session = self._draft() if connection is None else connection.session
-            with self._telling_who_can():
+            with self._telling_whose_fault():
                 events = session.subscribe(spec, time.monotonic())
             self._subscriptions.add(subscribed)
             if connection is not None:
@@ -614,12 +618,19 @@ class Shell:
             self._subscriptions.remove(subscribed)
             self._acknowledge()
             self._resume_if_read()
-            if connection is not None:
-                self._soon(self._subscriptions.wake)  # for what another one has got of it
+            # For what another one has got of it, and for who iterates over this one.
+            self._soon(self._subscriptions.wake, subscribed)
+            self.changed.notify_all()
+
+    def has_ended(self, subscribed: Subscribed | None) -> bool:
+        """Whether nothing more will come for a subscription, because it was ended. With the lock
+        held."""
+        return subscribed is not None and subscribed not in self._subscriptions
 
     def unsubscribe_pattern(self, pattern: str, *, feedback: bool) -> None:
         """End the subscriptions to exactly this pattern, also one that was never made."""
-        with self.lock:
+        require_text(pattern)
+        with self.lock, self._telling_whose_fault():
             if self._fatal is not None:
                 raise self._fatal
             found = [
@@ -643,18 +654,18 @@ class Shell:
             connection = self._connection
             if connection is None:
                 return  # the question is of a connection that is gone
-            with self._telling_who_can():
+            with self._telling_whose_fault():
                 connection.session.respond(message, payload, time.monotonic())
             connection.collect(time.monotonic())
 
     def everything(self, levels: int | None) -> tuple[str, ...]:
         """Return patterns for every topic."""
-        with self._telling_who_can():
+        with self._telling_whose_fault():
             return self.session.everything(levels)
 
     def require(self, abilities: Iterable[Ability]) -> None:
         """Raise ``NotSupported`` for the first that the protocol has not."""
-        with self._telling_who_can():
+        with self._telling_whose_fault():
             self.session.require(dict.fromkeys(abilities, True))
 
     def _happened_later(self, events: Sequence[Event]) -> None:
@@ -684,11 +695,13 @@ class Shell:
         return self._last_number
 
     @contextlib.contextmanager
-    def _telling_who_can(self) -> Iterator[None]:
+    def _telling_whose_fault(self) -> Iterator[None]:
         try:
             yield
         except NotSupported as error:
             raise with_who_can(error) from None
+        except UnicodeEncodeError as error:  # half of a surrogate pair is no text that can be sent
+            raise BadArgument(str(error)) from error
 
     # ---- asking ---------------------------------------------------------------------------
 
@@ -747,14 +760,15 @@ class Shell:
         return result if isinstance(result, bytes) else b""
 
     async def next_of(
-        self, subscribed: Subscribed | None, timeout_s: float
+        self, subscribed: Subscribed | None, timeout_s: float, *, to_its_end: bool = False
     ) -> Message | Mark | None:
-        """Return the next that comes within ``timeout_s``, else None."""
+        """Return the next that comes within ``timeout_s``, else None; with ``to_its_end`` None as
+        soon as the subscription has ended and nothing is left of it."""
         until = time.monotonic() + timeout_s
         while True:
             with self.lock:
                 item = self.take(subscribed)
-                if item is not None:
+                if item is not None or (to_its_end and self.has_ended(subscribed)):
                     return item
                 waiting = self._subscriptions.inbox_of(subscribed).waiting
             if not await self._in_time(waiting, until):
@@ -839,7 +853,7 @@ class Shell:
             if connection.ended is not None:
                 raise connection.ended
             number = self._next_number()
-            with self._telling_who_can():
+            with self._telling_whose_fault():
                 missing = begin(number, time.monotonic())
             self._operations[number] = (connection, future)
             connection.flush()

@@ -194,10 +194,10 @@ class Subscriptions:
             return self.inbox
         return subscribed.inbox or self._attach(subscribed)
 
-    def wake(self) -> None:
-        """Let every waiting task look again."""
+    def wake(self, ended: Subscribed | None = None) -> None:
+        """Let every waiting task look again, also those who wait at one that has ``ended``."""
         self.inbox.wake()
-        for subscribed in self._attached:
+        for subscribed in [*self._attached, *([] if ended is None else [ended])]:
             if subscribed.inbox is not None:
                 subscribed.inbox.wake()
 

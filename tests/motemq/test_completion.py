@@ -25,6 +25,7 @@ def _environment(home: Path) -> dict[str, str]:
         "PATH": f"{binaries}:/usr/bin:/bin",
         "PS1": _PROMPT.decode(),
         "TERM": "dumb",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),  # the sources that are tested
     }
 
 
@@ -57,6 +58,11 @@ class Shell:
         else:
             self._typed(typed, expected, folder)
 
+    def goes_on(self, typed: str, expected: str) -> None:
+        """Type this and press Tab twice: the second time completes what the first one gave."""
+        if self._name != "fish":
+            self._typed(typed, expected, None, tabs=2)
+
     def _asked(self, typed: str, expected: str, folder: Path | None) -> None:
         """fish says what Tab would give, one a line, with what it means behind a tab."""
         ask = ["fish", "--command", "complete --do-complete $argv[1]", typed]
@@ -67,7 +73,7 @@ class Shell:
         lines = [f"{before} {line.partition(chr(9))[0]} " for line in done.stdout.splitlines()]
         assert any(expected in line for line in lines), (done.stdout, done.stderr, word)
 
-    def _typed(self, typed: str, expected: str, folder: Path | None) -> None:
+    def _typed(self, typed: str, expected: str, folder: Path | None, tabs: int = 1) -> None:
         screen, inside = pty.openpty()
         shell = subprocess.Popen(
             {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-i"]}[self._name],
@@ -86,6 +92,9 @@ class Shell:
                 os.write(screen, f". {script}\n".encode())
                 read_until(screen, _is_ready)
             os.write(screen, f"{typed}\t".encode())
+            for _ in range(1, tabs):
+                read_until(screen, lambda data: data.rstrip(b"'\"").endswith(b"/"))
+                os.write(screen, b"\t")
             read_until(screen, lambda data: expected.encode() in data)
         finally:
             shell.kill()
@@ -117,6 +126,20 @@ def test_topics_from_the_broker(shell: Shell, running: BrokerProcess) -> None:
     shell.completes(f"motemq sub {url} green", f"sub {url} greenhouse/")
     shell.completes(f"motemq sub {url} greenhouse/no", "greenhouse/north/")
     shell.completes(f"motemq sub {url} greenhouse/north/", "greenhouse/north/temperature ")
+
+
+def test_topics_of_several_words(shell: Shell, running: BrokerProcess) -> None:
+    """Within quotes they are as they are; names that no line can have are left out."""
+    url = running.urls["auto"].replace("auto", "fmqp")
+    with connect(url) as client:
+        client.publish("wine cellar/door", b"1", retain=True)
+        client.publish("hall/old\nname", b"1", retain=True)
+        client.publish("hall/lamp", b"1", retain=True, confirm=True)
+    shell.goes_on(f"motemq sub {url} 'wine c", "door")
+    shell.goes_on(f"motemq sub {url} 'wine ", "door")
+    shell.goes_on(f"motemq sub {url} wine", "door")
+    shell.completes(f"motemq sub {url} hall/", "hall/lamp ")
+    shell.completes(f"motemq sub {url.replace('fmqp', 'micromsg2')} topic/ha", "topic/hall/")
 
 
 @pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])

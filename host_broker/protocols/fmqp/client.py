@@ -33,6 +33,7 @@ from host_broker.protocols.fmqp.spelling import encode_publication, encode_subsc
 from host_broker.wire.violation import Violation
 
 _LARGEST_BODY = 64 * 1024 * 1024  # bytes; larger ones are skipped, as the protocol allows
+_WILDCARDS_ELSEWHERE = ("#", "+", "**")  # of MQTT, and of UMQ
 _DEEPEST = 128  # levels: as many ``*`` fill a topic's 255 bytes
 _MAX_NAMES = 8192  # topics whose text is remembered
 _ECHO = Struct(">Q")
@@ -158,12 +159,12 @@ class FmqpClientSession(ClientSession):
 
     def misread(self, pattern: str) -> str:
         levels = pattern.strip("/").split("/")
-        odd = next((level for level in levels if level in ("#", "+")), None)
+        odd = next((level for level in levels if level in _WILDCARDS_ELSEWHERE), None)
         if odd is None:
             return ""
-        stars = "/".join("*" if level in ("#", "+") else level for level in levels)
+        stars = "/".join("*" if level in _WILDCARDS_ELSEWHERE else level for level in levels)
         text = f"'{odd}' is no wildcard here but a name; '*' stands for one level: '{stars}'"
-        if levels[-1] == "#":
+        if levels[-1] in ("#", "**"):
             text += f", and below that '{stars}/*' …"
         return text
 

@@ -357,6 +357,10 @@ class FqClientSession(ClientSession):
             return f"'{pattern}' is the exchange {exchange} without a route; all are '{pattern}/*'"
         if not route.startswith(_PROGRAM) and "*" in route[:-1]:
             return f"'*' stands for a route's end only; '{pattern}' has it as a character"
+        for odd in ("#", "+"):
+            if not route.startswith(_PROGRAM) and odd in re.split(r"[./]", route):
+                begins = f"{exchange}/{route.partition(odd)[0]}*"
+                return f"'{odd}' is no wildcard here but a character; '*' ends a route: '{begins}'"
         return ""
 
     def everything(self, levels: int | None = None) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum, auto
 
+from host_broker.bus.publication import property_fault
 from host_broker.client_errors import (
     BadArgument,
     ClientError,
@@ -111,6 +112,7 @@ FILTERS = ";"  # between the filters of one subscription, which all must hold
 
 _LARGEST_BODY = 64 * 1024 * 1024  # bytes
 _UNLIMITED = 1 << 62  # bytes: what waits is bounded by the client's own limits
+_WILDCARDS_ELSEWHERE = ("#", "+", "**")  # of MQTT, and of UMQ
 _DEEPEST = 124  # levels: as many ``*`` fill a destination's 255 bytes
 _MAX_NAMES = 8192  # destinations whose text is remembered
 _PING = TOPIC_PREFIX + f"{ECHO_TOPICS}ping".encode()
@@ -143,6 +145,7 @@ class MicroMsg2ClientSession(ClientSession):
 
     can = frozenset({Ability.NAME, Ability.PROPERTIES, Ability.FILTER, Ability.WILDCARD})
     handshake = "did not end the handshake"
+    topic_prefix = TOPIC_PREFIX.decode()
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -314,19 +317,23 @@ class MicroMsg2ClientSession(ClientSession):
     def everything(self, levels: int | None = None) -> tuple[str, ...]:
         """A ``*`` is one level, so one pattern for each number of levels; no queues."""
         deepest = _DEEPEST if levels is None else min(levels, _DEEPEST)
-        prefix = TOPIC_PREFIX.decode()
-        return tuple(prefix + "/".join("*" * depth) for depth in range(1, deepest + 1))
+        return tuple(self.topic_prefix + "/".join("*" * depth) for depth in range(1, deepest + 1))
 
     def misread(self, pattern: str) -> str:
-        levels = _levels(pattern)
-        if levels is None:
-            if "*" not in pattern:
-                return ""
-            return f"'{pattern}' is the name of a queue here; the topic is 'topic/{pattern}'"
-        odd = next((level for level in levels if level in ("#", "+")), None)
-        if odd is None:
+        is_queue = _levels(pattern) is None
+        levels = _levels(pattern) or pattern.strip("/").split("/")
+        odd = next((level for level in levels if level in _WILDCARDS_ELSEWHERE), None)
+        if odd is None and not (is_queue and "*" in pattern):
             return ""
-        return f"'{odd}' is no wildcard here but a name; '*' stands for one level"
+        said = ("*" if level in _WILDCARDS_ELSEWHERE else level for level in levels)
+        stars = self.topic_prefix + "/".join(said)
+        if is_queue:
+            text = f"'{pattern}' is the name of a queue here; the topic is '{stars}'"
+        else:
+            text = f"'{odd}' is no wildcard here but a name; '*' stands for one level: '{stars}'"
+        if levels[-1] in ("#", "**"):
+            text += f", and below that '{stars}/*' …"
+        return text
 
     def forget(self, operation: int) -> None:
         """An ack that comes later answers nobody; ``Done`` of what is unknown means nothing."""
@@ -526,11 +533,14 @@ def _levels(destination: str) -> list[str] | None:
 
 
 def _spelled_properties(properties: Mapping[str, PropertyValue]) -> bytes:
-    said = []
+    said, texts = [], {}
     for name, value in properties.items():
         if fault := field_fault(name):
             raise BadArgument(f"a property's name: {fault}")
         said.append((name, _spelled_value(name, value)))
+        texts[name] = _raw(value) if isinstance(value, str | bytes) else b""  # numbers are short
+    if fault := property_fault(texts):  # the broker's refusal would end the connection
+        raise BadArgument(fault)
     wire = spell_properties(said)
     if len(wire) > MAX_PROPERTIES:
         raise BadArgument(f"properties have at most {MAX_PROPERTIES} bytes, these {len(wire)}")
@@ -539,8 +549,7 @@ def _spelled_properties(properties: Mapping[str, PropertyValue]) -> bytes:
 
 def _spelled_value(name: str, value: PropertyValue) -> bytes:
     if isinstance(value, str | bytes):
-        raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
-        return b"T" + url_encode(raw)
+        return b"T" + url_encode(_raw(value))
     letter = b"N"
     if isinstance(value, datetime):
         if value.tzinfo is None:
@@ -557,6 +566,10 @@ def _spelled_value(name: str, value: PropertyValue) -> bytes:
         shown = digits if len(digits) <= _SHOWN else f"{digits[:_SHOWN]}… of {len(digits)} digits"
         raise BadArgument(f"the property {name}={shown} is no number of 64 bits")
     return letter + url_encode(digits.encode())
+
+
+def _raw(text: str | bytes) -> bytes:
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
 
 
 def _read_properties(wire: bytes) -> dict[str, PropertyValue]:

@@ -320,7 +320,8 @@ class UmqClientSession(ClientSession):
         if odd is None:
             return ""
         meant = "/".join({"#": "**", "+": "*"}.get(level, level) for level in levels)
-        return f"'{odd}' is no wildcard here but a name; '*' stands for one level: '{meant}'"
+        stars = "'*' stands for one level, '**' at the end for all"
+        return f"'{odd}' is no wildcard here but a name; {stars}: '{meant}'"
 
     # ---- what comes ----
 

@@ -93,7 +93,11 @@ def test_a_broker_elsewhere_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "shown"),
-    [("home/#", "'home/*', and below that 'home/*/*'"), ("home/+/state", "'home/*/state'")],
+    [
+        ("home/#", "'home/*', and below that 'home/*/*'"),
+        ("home/+/state", "'home/*/state'"),
+        ("home/**", "'home/*', and below that 'home/*/*'"),
+    ],
 )
 def test_wildcards_of_mqtt_are_names_here_and_that_is_said(
     url: str, pattern: str, shown: str
@@ -107,6 +111,9 @@ def test_wildcards_of_mqtt_are_names_here_and_that_is_said(
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, b"", b"")
     assert run("sub", url, pattern, "--timeout", "0.2", "--quiet").stderr == b""
+    done = run("top", url, pattern, "--once", "--interval", "0.1")
+    assert done.stderr.startswith(b"top: ")
+    assert shown.encode() in done.stderr
     process = subscribed(url, "home/a#")  # whose first line is that
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, b"", b"")
@@ -134,12 +141,38 @@ def test_without_a_topic_it_is_everything(running: BrokerProcess, url: str) -> N
         client.publish("everything/kept", b"", retain=True, confirm=True)
 
 
+def test_without_a_topic_it_is_everything_by_micromsg2_too() -> None:
+    """Its topics have a word before them, and echoes of others are left out all the same."""
+    with broker("--listen", "auto://127.0.0.1:0") as go:
+        url = go.urls["auto"].replace("auto", "micromsg2")
+        with fmqp(go.urls["auto"].replace("auto", "fmqp")) as client:
+            client.publish("kept", b"0", retain=True, confirm=True)
+            process = subscribed(url, "-v", "--count", "3")
+            client.ping()
+            client.publish("everything/here", b"1")
+            client.ping()
+            client.publish("everything", b"2", confirm=True)
+            code, stdout, _ = ended(process)
+    assert code == 0
+    assert stdout.splitlines() == [
+        b"topic/kept 0",
+        b"topic/everything/here 1",
+        b"topic/everything 2",
+    ]
+
+
 @pytest.mark.parametrize(
     ("typed", "suggested"),
     [
         ("myhost", "fmqp://myhost:8765"),
         ("myhost:9000", "fmqp://myhost:9000"),
         ("127.0.0.1", "fmqp://127.0.0.1:8765"),
+        ("[::1]:9000", "fmqp://[::1]:9000"),
+        ("fe80::1", "fmqp://[fe80::1]:8765"),
+        ("9000", "fmqp://127.0.0.1:9000"),
+        (":9000", "fmqp://127.0.0.1:9000"),
+        ("fmqp:/myhost", "fmqp://myhost:8765"),
+        ("micromsg2:myhost", "micromsg2://myhost:8767"),
     ],
 )
 def test_a_host_alone_is_completed(typed: str, suggested: str) -> None:

@@ -1,12 +1,14 @@
 """The asyncio face against a real broker."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterable, Iterator
 
 import pytest
 
-from host_broker.client import ConnectionLost, connect_async
+from host_broker.client import ConnectionLost, Message, connect_async
 from tests.host_broker.net.broker_process import BrokerProcess, broker
+
+_END_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,38 @@ def test_asyncio(running: BrokerProcess) -> None:
         await client.close()
 
     asyncio.run(main())
+
+
+def test_iterating_ends_with_what_is_iterated_over(url: str) -> None:
+    """When nothing comes for a time, with the subscription, and with the client: as in threads."""
+
+    async def payloads(messages: AsyncIterable[Message]) -> list[bytes]:
+        return [message.payload async for message in messages]
+
+    async def main() -> None:
+        client = await connect_async(url)
+        subscription = await client.subscribe("ends/a", confirm=True)
+        for number in range(3):
+            await client.publish("ends/a", b"%d" % number)
+        await client.sync()
+        heard = []
+        async for message in subscription:
+            heard.append(message.payload)
+            await subscription.unsubscribe()
+        assert heard == [b"0", b"1", b"2"]
+        await client.subscribe("ends/b", confirm=True)
+        await client.publish("ends/b", b"x", confirm=True)
+        assert await payloads(client.messages(timeout_s=0.3)) == [b"x"]
+        one, another = [await client.subscribe("ends/b", confirm=True) for _ in range(2)]
+        iterating = [asyncio.create_task(payloads(each)) for each in (one, another)]
+        iterating.append(asyncio.create_task(payloads(client.messages())))
+        await asyncio.sleep(0)  # all of them wait
+        await one.unsubscribe()
+        assert await iterating[0] == []
+        await client.close()
+        assert await iterating[1] == await iterating[2] == []
+
+    asyncio.run(asyncio.wait_for(main(), _END_S))
 
 
 def test_a_cancelled_task_leaves_the_client_alive(url: str) -> None:

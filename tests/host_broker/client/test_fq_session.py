@@ -390,4 +390,8 @@ def test_misreadings() -> None:
     session = _session()
     assert "all are 'e/*'" in session.misread("e")
     assert "as a character" in session.misread("e/*/b")
-    assert session.misread("e/b*") == session.misread("e/b") == ""
+    assert session.misread("e/b*") == session.misread("e/b") == session.misread("e/c#") == ""
+    assert "'#' is no wildcard here but a character; '*' ends a route: 'e/*'" in session.misread(
+        "e/#"
+    )
+    assert "'e/b.*'" in session.misread("e/b.+.c")

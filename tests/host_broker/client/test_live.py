@@ -16,9 +16,11 @@ import pytest
 
 import motemq
 from host_broker.client import (
+    BadArgument,
     ClientError,
     ConnectionLost,
     NotSupported,
+    Subscribing,
     Timeout,
     connect,
 )
@@ -121,6 +123,54 @@ def test_iterating_ends_when_another_thread_closes(url: str) -> None:
         thread.join(_SOON_S)
         assert not thread.is_alive()
     assert sorted(heard) == [[], [b"x"]]
+
+
+@pytest.mark.parametrize("protocol", ["fmqp", "micromsg2", "fq", "umq"])
+def test_half_of_a_surrogate_pair_is_the_callers_mistake(protocol: str) -> None:
+    """In a topic or a pattern; nothing is sent, and the client goes on."""
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        address = running.urls["auto"].replace("auto", protocol)
+        with connect(address) as client:
+            for act in (
+                lambda: client.publish("topic/\ud800", b"x"),
+                lambda: client.subscribe("topic/\ud800"),
+            ):
+                with pytest.raises(BadArgument, match=r"ud800|surrogate"):
+                    act()
+            assert client.ping() > 0
+
+
+def test_properties_are_a_mapping_of_text(running: BrokerProcess) -> None:
+    """Whatever the protocol; what values can be each says itself."""
+    for url in (running.urls["fmqp"], running.urls["lightmq"] + "/odd"):
+        with connect(url) as client:
+            for wrong, words in (([("a", "b")], "not list"), ({1: "a"}, "name is str, not int")):
+                given: Any = wrong
+                with pytest.raises(TypeError, match=words):
+                    client.publish("up", b"x", properties=given)
+
+
+def test_iterating_over_a_subscription_ends_with_it(url: str) -> None:
+    """In the loop, or from elsewhere while the loop waits; what had come before is read."""
+    with connect(url, timeout_s=_SOON_S) as client:
+        subscription = client.subscribe("iterate/ends", confirm=True)
+        for number in range(5):
+            client.publish("iterate/ends", b"%d" % number)
+        client.sync()
+        heard = []
+        for message in subscription:
+            heard.append(message.payload)
+            if len(heard) == 3:
+                subscription.unsubscribe()
+        assert heard == [b"0", b"1", b"2", b"3", b"4"]
+        assert list(subscription) == []
+        for end in (Subscribing.unsubscribe, lambda _: client.unsubscribe("iterate/ends")):
+            another = client.subscribe("iterate/ends", confirm=True)
+            iterating = threading.Thread(target=heard.extend, args=(another,), daemon=True)
+            iterating.start()
+            end(another)
+            iterating.join(_SOON_S)
+            assert not iterating.is_alive()
 
 
 def test_subscriptions_have_their_own_messages(url: str) -> None:

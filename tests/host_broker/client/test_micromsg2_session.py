@@ -376,6 +376,29 @@ def test_fragments_both_ways() -> None:
     assert message.payload == payload
 
 
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"n" * 256: "x"}, "256 bytes"),
+        ({f"n{number}": "x" for number in range(65)}, "65 properties"),
+        ({"n": "x" * 65_537}, "65537 bytes"),
+        ({"n": "\N{LATIN SMALL LETTER U WITH DIAERESIS}" * 32_769}, "65538 bytes"),
+    ],
+)
+def test_properties_that_no_broker_takes_are_the_callers_mistake(
+    properties: dict[str, str], words: str
+) -> None:
+    """The broker's refusal would end the connection, and all that is under way."""
+    server = _Server()
+    with pytest.raises(BadArgument, match=words):
+        server.session.publish(Publication("topic/t", b"1", properties=properties), 1.0)
+    assert server.heard() == []
+    most = {f"n{number}": "x" for number in range(63)} | {"n" * 255: "x"}
+    server.session.publish(Publication("topic/t", b"1", properties=most), 1.0)
+    (frame,) = server.heard()
+    assert frame.properties.count(b";") == 63
+
+
 def test_properties_both_ways() -> None:
     """R40: numbers, text, bytes and dates; one beyond the years of datetime is its seconds."""
     server = _ready()
@@ -447,7 +470,11 @@ def test_topics_and_queues() -> None:
     assert session.everything(2) == ("topic/*", "topic/*/*")
     assert len(session.everything()[-1]) <= 255
     assert "is the name of a queue here; the topic is 'topic/home/*'" in session.misread("home/*")
-    assert "'#' is no wildcard" in session.misread("topic/#")
+    said = session.misread("topic/home/#")
+    assert "'#' is no wildcard" in said
+    assert "'topic/home/*', and below that 'topic/home/*/*'" in said
+    assert "'topic/home/*', and below that" in session.misread("topic/home/**")
+    assert "the topic is 'topic/*/home'" in session.misread("+/home")
     assert session.misread("topic/a") == session.misread("jobs") == ""
 
 
