@@ -93,10 +93,10 @@ def command(
     """Show the busiest topics at the broker URL (fmqp://host:port), their rates and last payloads.
 
     On a terminal a live table; lines with --once, and for programs. Keys: q quits, r b m t sort by
-    messages/s, bytes/s, messages or topic, p pauses. Clients (this is one, too) and messages/s of
-    the whole broker are the broker's own words ($/info/...). Publishers are not told that somebody
-    listens. Everything published comes here to be counted, so on a busy broker this is one more
-    busy subscriber.
+    messages/s, bytes/s, messages or topic, p pauses. Clients (this is one, too), messages/s of the
+    whole broker and what it dropped are the broker's own words ($/info/...; UMQ has the first one
+    only). Publishers are not told that somebody listens. Everything published comes here to be
+    counted, so on a busy broker this is one more busy subscriber.
     A broker on this machine that is just starting is waited for, up to 3 s.
 
     Exit codes: 0 done (--once, q), 1 no connection or it was lost, 2 wrong arguments, 130 Ctrl-C,

@@ -118,7 +118,7 @@ def _summary(url: str, report: Report) -> str:
     parts.append(f"{decimal(int(report.bytes_per_second))}/s")
     parts.append(f"topics {report.topics:,}")
     if report.dropped:
-        parts.append(_dropped(report))
+        parts.append(_dropped(report.dropped))
     return ", ".join(parts)
 
 
@@ -134,16 +134,16 @@ def _summaries(url: str, report: Report) -> list[str]:
         seen,
         size,
         f"{report.topics:,} topics",
-        *([_dropped(report)] if report.dropped else []),
+        *([_dropped(report.dropped)] if report.dropped else []),
     ]
     short = [part for part in parts if part != size]
     figures = [part for part in short[1:] if not part.endswith(" topics")]
     return [_summary(url, report), *map(", ".join, (parts, short, short[1:], figures))]
 
 
-def _dropped(report: Report) -> str:
+def _dropped(dropped: dict[str, dict[str, int]]) -> str:
     """What the broker dropped, by protocol."""
-    said = [f"{name} {sum(reasons.values()):,}" for name, reasons in report.dropped.items()]
+    said = [f"{name} {sum(reasons.values()):,}" for name, reasons in dropped.items()]
     return f"dropped: {' '.join(said)}"
 
 

@@ -63,13 +63,14 @@ class Report:
 
     ``forgotten``: topics dropped since the start, because there were too many to remember.
     ``clients`` and ``broker_messages_per_second`` are the broker's own words (R40, R42), None while
-    it has not said them; ``dropped``, by protocol and reason, since the broker began, too.
+    it has not said them; ``dropped``, by protocol and reason, since the broker began, too. By UMQ
+    it says the first one only.
     """
 
     interval_s: float
     messages_per_second: float
     bytes_per_second: float
-    dropped: dict[str, dict[str, int]]
+    dropped: dict[str, dict[str, int]] | None
     clients: int | None
     broker_messages_per_second: int | None
     topics: int
@@ -139,7 +140,9 @@ class Traffic:
             [_row(topic, counted, seconds) for topic, counted in first],
         )
 
-    def _dropped(self) -> dict[str, dict[str, int]]:
+    def _dropped(self) -> dict[str, dict[str, int]] | None:
+        if not self._said.keys() - {_CLIENTS}:
+            return None  # where it tells of these, it does so every second
         dropped: dict[str, dict[str, int]] = {}
         for topic, count in self._said.items():
             if topic.startswith(_DROPPED) and count:

@@ -181,6 +181,20 @@ def test_the_table_uses_the_width_there_is(width: int) -> None:
         assert "p pause" in lines[-1]
 
 
+def test_a_broker_that_does_not_tell_of_drops_has_not_dropped_nothing() -> None:
+    """By UMQ it tells of its clients only."""
+    traffic = Traffic()
+    traffic.heard(Message("$/info/clients", (3).to_bytes(8, "big"), kept=True))
+    report = traffic.report(10)
+    assert (report.clients, report.dropped) == (3, None)
+    assert json.loads(as_json("url", report))["dropped"] is None
+    assert "dropped" not in lines("url", report)
+    traffic.heard(Message("$/info/messages/second", bytes(8)))
+    assert traffic.report(10).dropped == {}
+    traffic.broker_lost()
+    assert traffic.report(10).dropped is None
+
+
 def test_what_was_dropped_is_shown_by_protocol() -> None:
     traffic = Traffic()
     for topic, count in (("fmqp/slow", 7), ("fmqp/max_body", 5), ("lightmq/R17", 0)):
