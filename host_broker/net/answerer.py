@@ -39,13 +39,16 @@ class Answerer:
         self,
         broker: Broker,
         connections: Mapping[ConnectionId, Connection],
+        disconnected: Mapping[str, int],
         journal: Journal | None,
         past: Past,
         began: float,
     ) -> None:
-        """``began``: when the broker started, by ``time.monotonic``."""
+        """``disconnected``: how many were, by reason. ``began``: when the broker started, by
+        ``time.monotonic``."""
         self._broker = broker
         self._connections = connections
+        self._disconnected = disconnected
         self._journal = journal
         self._past = past
         self._began = began
@@ -63,7 +66,7 @@ class Answerer:
                 }
             case AskStatistics():
                 return {
-                    **statistics(self._broker, self._journal),
+                    **statistics(self._broker, self._journal, self._disconnected),
                     "at": time.time_ns() // 1_000_000,
                     "up_s": round(time.monotonic() - self._began, 3),
                 }

@@ -239,7 +239,9 @@ async def _serve(
     if journal is None and recent.limit:
         server.recent = recent
     past = Past(None if journal is None else journal.reader, recent)
-    server.answerer = Answerer(broker, server.connections, journal, past, began)
+    server.answerer = Answerer(
+        broker, server.connections, server.disconnected, journal, past, began
+    )
     slots, pending = Slots(live), PendingConnections(live)
     handshakes = Handshakes(live, server.memory)
     slots.evictors += [pending.evict_oldest, handshakes.evict_oldest]

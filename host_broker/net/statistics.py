@@ -6,8 +6,10 @@ from host_broker.broker import Broker
 from host_broker.net.journal.writer import Journal
 
 
-def statistics(broker: Broker, journal: Journal | None) -> Mapping[str, object]:
-    """Return what ``GET /stats`` has."""
+def statistics(
+    broker: Broker, journal: Journal | None, disconnected: Mapping[str, int]
+) -> Mapping[str, object]:
+    """Return what ``GET /stats`` has. ``disconnected``: by the edge, by reason."""
     stats = broker.stats
     return {
         "clients": broker.clients_by_protocol(),
@@ -16,6 +18,8 @@ def statistics(broker: Broker, journal: Journal | None) -> Mapping[str, object]:
         "retained_refused": broker.retained_refused,
         "journal": journal.statistics() if journal is not None else None,
         "closed": stats.closes,
+        "closed_by": {name: dict(counts) for name, counts in stats.closed.items()},
+        "disconnected": dict(disconnected),
         "discarded": {name: dict(counts) for name, counts in stats.discarded.items()},
         "dropped": {
             name: {"messages": dropped.messages, "bytes": dropped.bytes}

@@ -115,7 +115,7 @@ class Publishing:
 
     def statistics(self) -> Mapping[str, object]:
         """Return the counts of the broker since its start."""
-        return statistics(self._broker, self._journal)
+        return statistics(self._broker, self._journal, self._server.disconnected)
 
     async def _refuse_to_wait(self, packets: bytes) -> None:
         start = 0

@@ -1,4 +1,4 @@
-"""``GET /stats``: what was discarded and dropped, by protocol."""
+"""``GET /stats``: what was discarded and dropped, by protocol, and who was disconnected."""
 
 import http.client
 import json
@@ -60,3 +60,22 @@ def test_discards_and_drops_by_protocol(tmp_path: Path) -> None:
         assert dropped["fmqp"]["messages"] > 10
         assert dropped["fmqp"]["bytes"] > 10 * 256 * 1024
         assert stats["publications"] >= 64
+
+
+def test_who_was_closed_or_disconnected_and_why() -> None:
+    limits = (
+        *("--set", "fmqp.hard_body_limit=2000000"),
+        *("--set", "fmqp.idle_timeout_s=0.5"),
+    )
+    with broker("--ephemeral", "--listen", "auto://127.0.0.1:0", *limits) as running:
+        before = _stats(running)
+        assert (before["closed_by"], before["disconnected"]) == ({}, {})
+        with running.raw("auto") as greedy, running.raw("auto") as idle:
+            greedy.sendall(struct.pack(">BBI", 0, 1, 2_000_001) + b"t")
+            assert greedy.recv(1) == b""
+            idle.sendall(_packet(0, b"t", b"x"))
+            assert idle.recv(1) == b""
+        stats = _stats(running)
+        assert stats["closed"] == 1
+        assert stats["closed_by"] == {"fmqp": {"fmqp.hard_body_limit": 1}}
+        assert stats["disconnected"] == {"idle": 1}
