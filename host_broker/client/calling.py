@@ -9,7 +9,7 @@ from host_broker.client.inbox import Mark
 from host_broker.client.sessions import by_topics
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
-from host_broker.client_errors import NotThere, Timeout
+from host_broker.client_errors import BadArgument, NotThere, Timeout
 from host_broker.client_session import Ability, CallByTopics, Message, Publication
 
 _LOOK_S = 0.2  # how soon it is noticed that nobody is there any more
@@ -53,8 +53,18 @@ class Calling:
     async def call(self, target: str, payload: bytes, timeout_s: float | None) -> bytes:
         """Ask a client of the broker and return the payload of its answer."""
         payload = payload_bytes(payload)
+        if not isinstance(target, str):
+            raise TypeError(f"a client's name is str, not {type(target).__name__}")
+        settings = self._shell.settings
+        try:
+            return await self._call(
+                target, payload, settings.timeout_s if timeout_s is None else timeout_s
+            )
+        except UnicodeEncodeError as error:
+            raise BadArgument(f"no client has the name {target!r}: {error}") from error
+
+    async def _call(self, target: str, payload: bytes, limit_s: float) -> bytes:
         shell = self._shell
-        limit_s = shell.settings.timeout_s if timeout_s is None else timeout_s
         if Ability.CALL not in shell.can:
             return await self._call_by_topics(target, payload, limit_s)
         if shell.session.calls_anyone or shell.settings.calls == target:

@@ -134,9 +134,12 @@ def test_half_of_a_surrogate_pair_is_the_callers_mistake(protocol: str) -> None:
             for act in (
                 lambda: client.publish("topic/\ud800", b"x"),
                 lambda: client.subscribe("topic/\ud800"),
+                lambda: client.call("board\ud800", b"x"),
             ):
                 with pytest.raises(BadArgument, match=r"ud800|surrogate"):
                     act()
+            with pytest.raises(TypeError, match="a client's name is str, not int"):
+                client.call(5, b"x")  # type: ignore[arg-type]
             assert client.ping() > 0
 
 
