@@ -109,7 +109,10 @@ def read_status(checkpoint: Path) -> RunStatus:
         document["given_up"] = tuple(document.get("given_up", ()))
         status = RunStatus(**document, queries=queries)
     except FileNotFoundError:
-        raise PipelineError(f"no run has ever used the checkpoint {checkpoint}") from None
+        raise PipelineError(
+            f"no run has used the checkpoint {checkpoint} yet; one that has just begun does so "
+            "when its Spark has started"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise PipelineError(f"{checkpoint / _FILE} cannot be read: {error}") from error
     if status.state == "running" and not _is_held(checkpoint):
