@@ -161,7 +161,7 @@ class Options:
 
     def ending(self) -> Offsets:
         """Return where a batch read ends. Raises ``JournalError``."""
-        return Offsets("endingOffsets", self.ending_offsets or "latest")
+        return Offsets("endingOffsets", self.ending_offsets or "latest", unnamed="latest")
 
     def everything(self) -> bool:
         """Whether it is the whole of a folder that is asked for."""
