@@ -143,7 +143,13 @@ def test_limits_by_kafkas_names(journal: Path, monkeypatch: pytest.MonkeyPatch) 
     ("given", "words"),
     [
         ({"topics": "a", "subscribe": "a"}, "options subscribe and topics are the same"),
-        ({"subscribe": "home/#"}, "option topics: '#' is no wildcard here but a name; "),
+        ({"subscribe": "home/#"}, "option subscribe: '#' is no wildcard here but a name; "),
+        ({"topics": "home/#"}, "option topics: '#' is no wildcard here but a name; "),
+        ({"subscribe": "a", "subscribePattern": "a"}, "give subscribe or subscribePattern, not"),
+        ({"maxOffsetsPerTrigger": "1e3"}, "option maxOffsetsPerTrigger: '1e3' must be a whole"),
+        ({"minOffsetsPerTrigger": "-1"}, "option minOffsetsPerTrigger: '-1' must be a whole"),
+        ({"minPartitions": "9" * 5000}, "option minPartitions: '9+' must be a whole number"),
+        ({"maxRowsPerTrigger": "x"}, "option maxRowsPerTrigger: 'x' must be a whole number"),
         ({"topics": "a", "subscribePattern": "a"}, "give topics or subscribePattern, not both"),
         ({"subscribePattern": "(a"}, r"option subscribePattern: '\(a' is no regular expression"),
         (
