@@ -270,6 +270,19 @@ def test_a_failure_without_words_is_told_by_its_name(
     assert read_status(config.checkpoint).state == "failed: AssertionError"
 
 
+def test_status_says_why_a_journal_was_refused(spark: SparkSession, tmp_path: Path) -> None:
+    messages = [("a/b", b"1")] * 5
+    write_segment(tmp_path / "journal", 0, [(Sender(1, 1), messages)])
+    config = load_config(_config(tmp_path, 'journal = "journal"'))
+    _once(spark, config)
+    write_segment(tmp_path / "journal", 0, [(Sender(1, 1), messages[:3])])  # an older copy
+    with pytest.raises(PySparkException):
+        _once(spark, config)
+    state = read_status(config.checkpoint).state
+    assert state.startswith("failed: this query has read partition 0 of the journal folder"), state
+    assert "but its next message is 3" in state
+
+
 class _FailingOnceSeen:
     """A query that was active when it was looked at, and has failed a moment later."""
 
