@@ -91,7 +91,8 @@ class _Watch:
         restarts, scans = streams.restarts, streams.scans
         for name, query in streams.queries.items():
             found = self._of(name, query, scans[name])
-            self._seen[name] = replace(found, restarts=restarts[name])
+            failure = streams.failures.get(name, "")
+            self._seen[name] = replace(found, restarts=restarts[name], failure=failure)
         queries_now = tuple(self._seen.values())
         self._status = replace(
             self._status,

@@ -34,6 +34,7 @@ class QueryStatus:
     behind: int | None
     finished_at: str  # the last batch with rows; "" before it
     restarts: int = 0  # after failures that passed
+    failure: str = ""  # why it failed the last time, if it did
 
 
 @dataclass(frozen=True, slots=True)

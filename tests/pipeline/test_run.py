@@ -181,6 +181,7 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     monkeypatch.setattr(Table, "_committed", stumbling)
     status = _once(spark, config)
     assert {query.name: query.restarts for query in status.queries} == {"bronze": 2, "silver": 1}
+    assert all("threads that stumbled" in query.failure for query in status.queries)
     keys = _keys(config.place)
     assert len(keys) == MESSAGES == len(set(keys))
     assert max(left.values()) < 0
