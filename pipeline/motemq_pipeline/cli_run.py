@@ -62,10 +62,10 @@ def run(config: Path, once: bool, master: str | None, quiet: bool) -> None:
         read = load_config(config)
         if master:
             read = replace(read, spark={**read.spark, "spark.master": master})
-        _run(read, once, _Progress(quiet))
+        _run(read, once, Progress(quiet))
 
 
-def _run(config: "RunConfig", once: bool, progress: "_Progress") -> None:
+def _run(config: "RunConfig", once: bool, progress: "Progress") -> None:
     from motemq_pipeline.spark_release import check_release
 
     check_release()
@@ -112,7 +112,7 @@ def _ended_by_signals() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-class _Progress:
+class Progress:
     """One line that changes, on a terminal; elsewhere a line now and then."""
 
     def __init__(self, quiet: bool) -> None:
@@ -123,6 +123,7 @@ class _Progress:
         self._last: RunStatus | None = None
         self._unreachable: set[str] = set()
         self._given_up = 0
+        self._failures: dict[str, str] = {}  # that were said, by query
 
     def say(self, text: str) -> None:
         """Print a line of its own."""
@@ -139,6 +140,10 @@ class _Progress:
         for broker in self._unreachable - status.unreachable.keys():
             self._say_above(f"{broker} answers again")
         self._unreachable = set(status.unreachable)
+        for query in status.queries:
+            if query.failure and self._failures.get(query.name) != query.failure:
+                self._failures[query.name] = query.failure
+                self._say_above(f"{query.name} failed, and is started again: {query.failure}")
         for what in status.given_up[self._given_up :]:
             self._say_above(what)
         self._given_up = len(status.given_up)

@@ -22,6 +22,7 @@ from pyspark_motemq.topics import pattern
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)")
+_LONGEST_S: Final = 36_500 * 86_400.0  # a hundred years: what is older has a date
 _CHECKPOINT: Final = (
     'tables at a URI need checkpoint = "FOLDER": a folder that driver and executors share'
 )
@@ -31,7 +32,10 @@ def _duration(value: Any) -> float:
     match = _DURATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise wrong('a time such as "500ms", "10s"')
-    return float(match[1]) * _UNITS[match[2]]
+    seconds = float(match[1]) * _UNITS[match[2]]
+    if seconds > _LONGEST_S:
+        raise wrong(f'a time of at most "{_LONGEST_S / _UNITS["d"]:.0f}d"')
+    return seconds
 
 
 def _texts(value: Any) -> tuple[str, ...]:
@@ -82,7 +86,19 @@ def _path(value: Any, info: ValidationInfo) -> Path | None:
         raise wrong("a text")
     if "://" in value:
         raise wrong("a file or folder of this machine")
-    return (Path(str(info.context)) / Path(value).expanduser()).absolute() if value else None
+    return (
+        (Path(str(info.context)) / Path(_known_home(value)).expanduser()).absolute()
+        if value
+        else None
+    )
+
+
+def _known_home(value: str) -> str:
+    try:
+        Path(value).expanduser()
+    except RuntimeError:  # of ~NAME
+        raise wrong("a folder of a user whom this machine knows") from None
+    return value
 
 
 def _count(value: Any) -> int:
@@ -104,7 +120,7 @@ _Brokers = Annotated[_Texts, AfterValidator(_brokers)]
 _Topics = Annotated[str, BeforeValidator(_joined), AfterValidator(_topics)]
 _Starting = Annotated[str, AfterValidator(_starting)]
 _Path = Annotated[Path | None, BeforeValidator(_path)]
-_Folder = Annotated[str, Field(min_length=1)]
+_Folder = Annotated[str, Field(min_length=1), AfterValidator(_known_home)]
 _Count = Annotated[int, BeforeValidator(_count)]
 _Dated = Annotated[str, AfterValidator(_dated)]
 

@@ -90,6 +90,21 @@ def of_java(error: BaseException) -> str:
     return lines[0]
 
 
+def why(error: BaseException) -> str:
+    """Return what an error says in one line: our own words where Spark's have them."""
+    text = str(error)
+    if ours := _OURS.search(text):
+        return ours[2]
+    line = of_java(error)
+    raised = _RAISED.search(text)
+    return line.removesuffix(_TRACEBACK) + raised[1] if _is_cut(line) and raised else line
+
+
+def _is_cut(line: str) -> bool:
+    """Return whether a line of Spark's ends where Python's traceback, and its sentence, begin."""
+    return line.endswith(_TRACEBACK)
+
+
 def why_java_ended(log: Path) -> str:
     """Return why Java ended before it had begun, "" if its words do not say that."""
     words = _words_of(log)
@@ -116,7 +131,7 @@ def in_one_line(text: str, log: Path) -> str:
         return ours[2]
     reason = next((line for line in text.splitlines() if line.strip(" ;")), "no reason was given")
     raised = _RAISED.search(text)
-    if raised and reason.endswith(_TRACEBACK):  # the sentence of it is its last line
+    if raised and _is_cut(reason):  # the sentence of it is its last line
         reason = reason.removesuffix(_TRACEBACK) + raised[1]
     elif reason.endswith(":") and (causes := _CAUSE.findall(text)):
         reason = f"{reason} {causes[-1]}"  # the sentence of it is that of its cause

@@ -84,7 +84,7 @@ def _encoding(value: Any) -> str:
 
 
 def _time_unit(value: Any) -> str:
-    if value not in TIME_UNITS:
+    if not isinstance(value, str) or value not in TIME_UNITS:
         raise wrong(f"one of {', '.join(TIME_UNITS)}")
     return str(value)
 
@@ -129,16 +129,27 @@ def _number(
     def number(value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise wrong("a number")
-        if not math.isfinite(value):
+        try:
+            found = float(value)
+        except OverflowError:  # an integer of hundreds of digits
+            found = math.inf
+        if not math.isfinite(found):
             raise wrong("finite")
-        if not check(value):
+        if not check(found):
             raise wrong(what)
-        return float(value)
+        return found
 
     return BeforeValidator(number)
 
 
+def _field_name(value: str) -> str:
+    if not _field(value).name:
+        raise wrong("the name of a field")
+    return value
+
+
 _Text = Annotated[str, StringConstraints(min_length=1)]
+_FieldName = Annotated[_Text, AfterValidator(_field_name)]
 _Above0 = Annotated[float, _number(lambda value: value > 0, "above 0")]
 _Not0 = Annotated[float, _number(lambda value: value != 0, "a number other than 0")]
 _From0 = Annotated[float, _number(lambda value: value >= 0, "at least 0")]
@@ -146,7 +157,7 @@ _Number = Annotated[float, _number()]
 
 
 class _Sensor(TomlTable):
-    field: _Text | None = None
+    field: _FieldName | None = None
     unit: _Text | None = None
     scale: _Not0 = 1.0
     offset: _Number = 0.0
@@ -176,7 +187,7 @@ class RuleTable(TomlTable):
     path: Annotated[Pattern, PlainValidator(_pattern)]
     kind: Annotated[str, BeforeValidator(_kind)] = Key(alias="is")
     encoding: Annotated[str, BeforeValidator(_encoding)] = ""
-    fields_: dict[Annotated[str, AfterValidator(_column)], _Text] = Key({}, alias="fields")
+    fields_: dict[Annotated[str, AfterValidator(_column)], _FieldName] = Key({}, alias="fields")
     constants: dict[Annotated[str, AfterValidator(_constant)], _Text] = Key({})
     expect: dict[str, Annotated[Any, BeforeValidator(_integer_or_text)]] = Key({})
     time_unit: Annotated[str, BeforeValidator(_time_unit)] = "s"
@@ -348,7 +359,7 @@ def load_registry(file: Path) -> Registry:
     try:
         if file.stat().st_size > _MAX_FILE_BYTES:
             raise PipelineError(f"the registry {file} is longer than {_MAX_FILE_BYTES} bytes")
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PipelineError(f"the registry {file} cannot be read: {error}") from error
     toml = TomlFile.parsed(file, text, "the registry")

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Backlog, Table
 from motemq_pipeline.errors import PipelineError
-from motemq_pipeline.failures import of_java
+from motemq_pipeline.failures import why
 from motemq_pipeline.maintenance import Maintenance
 from motemq_pipeline.source_options import token_file
 from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, now, only_run, write_status
@@ -54,7 +54,7 @@ def run(
                     maintenance.finish()
                 streams.stop()
         except Exception as error:
-            state = f"failed: {of_java(error)}"
+            state = f"failed: {why(error)}"
             raise
         finally:
             streams.stop()
@@ -91,7 +91,8 @@ class _Watch:
         restarts, scans = streams.restarts, streams.scans
         for name, query in streams.queries.items():
             found = self._of(name, query, scans[name])
-            self._seen[name] = replace(found, restarts=restarts[name])
+            failure = streams.failures.get(name, "")
+            self._seen[name] = replace(found, restarts=restarts[name], failure=failure)
         queries_now = tuple(self._seen.values())
         self._status = replace(
             self._status,

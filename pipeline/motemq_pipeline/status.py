@@ -34,6 +34,7 @@ class QueryStatus:
     behind: int | None
     finished_at: str  # the last batch with rows; "" before it
     restarts: int = 0  # after failures that passed
+    failure: str = ""  # why it failed the last time, if it did
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,10 @@ def read_status(checkpoint: Path) -> RunStatus:
         document["given_up"] = tuple(document.get("given_up", ()))
         status = RunStatus(**document, queries=queries)
     except FileNotFoundError:
-        raise PipelineError(f"no run has ever used the checkpoint {checkpoint}") from None
+        raise PipelineError(
+            f"no run has used the checkpoint {checkpoint} yet; one that has just begun does so "
+            "when its Spark has started"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise PipelineError(f"{checkpoint / _FILE} cannot be read: {error}") from error
     if status.state == "running" and not _is_held(checkpoint):

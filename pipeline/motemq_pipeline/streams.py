@@ -23,6 +23,7 @@ from motemq_pipeline.alerts.stream import alert_stream, publish
 from motemq_pipeline.config import RunConfig
 from motemq_pipeline.delta import Backlog, Table
 from motemq_pipeline.errors import PipelineError, StoreUnavailable
+from motemq_pipeline.failures import why
 from motemq_pipeline.parquet_files import Target, collected, writing
 from motemq_pipeline.refresh import ROLLUPS
 from motemq_pipeline.registry import load_registry
@@ -85,6 +86,7 @@ class Streams:
         self._restarts: dict[str, Restarts] = {}
         self._tables: dict[str, Table] = {}
         self.queries: dict[str, StreamingQuery] = {}
+        self.failures: dict[str, str] = {}  # why a query that was started again had failed
 
     def start(self, once: bool) -> None:
         """Start every query; with ``once`` they end when they have what is there now.
@@ -128,6 +130,7 @@ class Streams:
             done = newest(self._config.checkpoint, stream.name)
             if not restarts.failed(str(failure), done, now):
                 raise failure
+            self.failures[stream.name] = why(failure)
             if restarts.due(now):
                 with contextlib.suppress(StoreUnavailable):  # then it has failed as before
                     self.queries[stream.name] = self._started(stream)

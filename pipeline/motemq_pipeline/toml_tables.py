@@ -236,6 +236,9 @@ class TomlFile:
         except tomllib.TOMLDecodeError as error:
             where = f"{file}:{fault_line(error, text)}"
             raise PipelineError(f"{where}: {what} is not TOML: {error}") from error
+        except (RecursionError, ValueError) as error:  # a number of thousands of digits
+            why = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+            raise PipelineError(f"{file}: {what} cannot be read: {why}") from error
         return cls(file, table, lines_of(text))
 
     def line(self, place: Place) -> int:

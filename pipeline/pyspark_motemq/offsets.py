@@ -128,9 +128,13 @@ _HELP = (
 class Offsets:
     """What an option says, until it is known which messages there are."""
 
-    def __init__(self, option: str, text: str) -> None:
-        """Read it. Raises ``JournalError`` if it cannot be understood."""
+    def __init__(self, option: str, text: str, unnamed: str = "earliest") -> None:
+        """Read it; ``unnamed``: what holds for a partition that a JSON text does not name.
+
+        Raises ``JournalError`` if it cannot be understood.
+        """
         self._option = option
+        self._unnamed = unnamed
         self._text = text.strip()
         self._by_partition: dict[int, str | int] | None = None
         if self._text.startswith("{"):
@@ -162,8 +166,7 @@ class Offsets:
     ) -> dict[int, int]:
         """Return a message number for every partition; times are asked of ``journal``.
 
-        A partition that a JSON text does not name begins with its oldest message. Raises
-        ``JournalError``.
+        Raises ``JournalError``.
         """
         by_partition = self._by_partition
         if by_partition is None:
@@ -171,7 +174,7 @@ class Offsets:
         found = {}
         since: dict[int, dict[int, int]] = {}
         for number, state in partitions.items():
-            at = by_partition.get(number, "earliest")
+            at = by_partition.get(number, self._unnamed)
             if isinstance(at, int):
                 found[number] = at
             elif at in ("earliest", "latest"):

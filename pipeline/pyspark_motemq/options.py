@@ -51,7 +51,7 @@ _SAME_AS = {
 _DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_DIGITS = 14  # of milliseconds: until the year 5138
+_MOST_DIGITS = 14  # of a number: of milliseconds, until the year 5138
 _MOST_PATTERNS = 100  # that a broker takes (docs/journal.md); more are sorted out here
 
 
@@ -84,11 +84,13 @@ class Options:
             if name.lower() not in _KNOWN:
                 known = ", ".join(_KNOWN.values())
                 raise JournalError(f"option {name} is not known; there are: {known}")
+        written: dict[str, str] = {}  # how who gave it calls an option that has two names
         for theirs, ours in _SAME_AS.items():
             if theirs.lower() in values:
                 if ours.lower() in values:
                     raise JournalError(f"options {theirs} and {ours} are the same: give one")
                 values[ours.lower()] = values.pop(theirs.lower())
+                written[ours] = theirs
         path = values.get("path", "")
         urls = [url.strip() for url in values.get("brokers", "").split(",") if url.strip()]
         if "://" in path:
@@ -106,7 +108,7 @@ class Options:
         patterns = tuple(
             each.strip() for each in values.get("topics", "").split(",") if each.strip()
         )
-        topics = _topics(values)
+        topics = _topics(values, written.get("topics", "topics"))
         found = cls(
             path,
             tuple(Broker.at(url, tokens, authority, patience_s) for url in urls),
@@ -114,9 +116,9 @@ class Options:
             topics,
             patterns if len(patterns) <= _MOST_PATTERNS else (),
             Limits(
-                _number(values, "maxRowsPerTrigger"),
+                _number(values, "maxRowsPerTrigger", written),
                 _number(values, "maxBytesPerTrigger"),
-                _number(values, "minRowsPerTrigger"),
+                _number(values, "minRowsPerTrigger", written),
                 _duration_s(values, "maxTriggerDelay", "15m"),
             ),
             _number(values, "minPartitions"),
@@ -161,7 +163,7 @@ class Options:
 
     def ending(self) -> Offsets:
         """Return where a batch read ends. Raises ``JournalError``."""
-        return Offsets("endingOffsets", self.ending_offsets or "latest")
+        return Offsets("endingOffsets", self.ending_offsets or "latest", unnamed="latest")
 
     def everything(self) -> bool:
         """Whether it is the whole of a folder that is asked for."""
@@ -184,18 +186,20 @@ def columns_of(given: Mapping[str, str]) -> tuple[str, ...]:
     return found
 
 
-def _topics(values: Mapping[str, str]) -> str:
-    """Return the regular expression of the topics that are wanted, "" for all."""
+def _topics(values: Mapping[str, str], name: str) -> str:
+    """Return the regular expression of the topics that are wanted, "" for all.
+
+    ``name``: how the option ``topics`` was written.
+    """
     regex = values.get("subscribepattern", "")
     if regex and values.get("topics"):
-        raise JournalError("give topics or subscribePattern, not both")
+        raise JournalError(f"give {name} or subscribePattern, not both")
     try:
         if regex:
             return anywhere(regex)
         return pattern(values["topics"]) if values.get("topics") else ""
     except ValueError as error:
-        name = "subscribePattern" if regex else "topics"
-        raise JournalError(f"option {name}: {error}") from None
+        raise JournalError(f"option {'subscribePattern' if regex else name}: {error}") from None
 
 
 def _offsets(values: Mapping[str, str], offsets: str, timestamp: str) -> str:
@@ -221,10 +225,11 @@ def _duration_s(values: Mapping[str, str], name: str, usual: str) -> float:
     return float(match[1]) * _UNITS_S[match[2]]
 
 
-def _number(values: Mapping[str, str], name: str) -> int:
+def _number(values: Mapping[str, str], name: str, written: Mapping[str, str] | None = None) -> int:
     text = values.get(name.lower(), "0").strip()
-    if not text.isdecimal():
-        raise JournalError(f"option {name}: '{text}' must be a whole number; 0 is no limit")
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        said = (written or {}).get(name, name)
+        raise JournalError(f"option {said}: '{text}' must be a whole number; 0 is no limit")
     return int(text)
 
 

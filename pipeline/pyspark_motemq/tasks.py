@@ -34,8 +34,10 @@ def tasks_of(
     total = sum(end - start for _, start, end in ranges)
     found: list[InputPartition] = []
     for partition, start, end in ranges:
-        # Rounded up: then all of them together are no fewer than was asked for.
+        # Rounded up: then all of them together are no fewer than was asked for. A message is not
+        # divided, whatever number was asked for.
         parts = max(1, -(-options.min_partitions * (end - start) // max(total, 1)))
+        parts = min(parts, end - start)
         edges = [start + (end - start) * at // parts for at in range(parts + 1)]
         for low, high in itertools.pairwise(edges):
             if low < high:

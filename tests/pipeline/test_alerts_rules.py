@@ -271,6 +271,8 @@ def test_state_of_another_version_is_refused() -> None:
         ({"presence": ["status/*"]}, r"needs one level \{board\}"),
         ({"gone": [1]}, "alerts.gone must be a list of texts"),
         ({"hysteresis": math.inf}, "alerts.hysteresis must be a number"),
+        ({"settle_s": math.nan}, "alerts.settle_s must be a number, at least 0"),
+        ({"will_after_s": 10**400}, "alerts.will_after_s must be at most 3153600000"),
     ],
 )
 def test_wrong_settings_are_refused_in_words(table: dict[str, object], words: str) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from host_broker.client import connect
 from motemq_pipeline.cli import command
-from motemq_pipeline.cli_run import in_a_line
+from motemq_pipeline.cli_run import Progress, in_a_line
 from motemq_pipeline.status import QueryStatus, RunStatus
 from pyspark_motemq import remote
 from pyspark_motemq.blocks import JournalError
@@ -172,3 +172,16 @@ def test_progress_is_one_line_of_a_terminal() -> None:
     assert len(in_a_line(status, 79)) == 79
     away = RunStatus(1, "running", "", "", (query,), {"broker 2 (http://x:1)": "why"})
     assert in_a_line(away, 120).startswith("broker 2 (http://x:1) does not answer; bronze 61,200")
+
+
+def test_why_a_query_was_started_again_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Before its first batch a query reports nothing: also not which broker it waits for."""
+    progress = Progress(quiet=False)
+    for restarts, why in [(0, ""), (1, "no answer"), (2, "no answer"), (3, "it stumbled")]:
+        query = QueryStatus("bronze", -1, 0, 0.0, 0, 0.0, None, "", restarts, why)
+        progress.show(RunStatus(1, "running", "", "", (query,)))
+    said = [line for line in capsys.readouterr().out.splitlines() if "is started again" in line]
+    assert said == [
+        "pipeline: bronze failed, and is started again: no answer",
+        "pipeline: bronze failed, and is started again: it stumbled",
+    ]

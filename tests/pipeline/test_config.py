@@ -219,6 +219,24 @@ shards = 0
             "run.toml:3: 'topics': '#' is no wildcard here but a name; '*' stands for one level: "
             "'home/*', and below that 'home/*/*', …",
         ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "t"\nkeep = { alerts = "99999999999d" }\n',
+            "run.toml:5: 'alerts' must be a time of at most \"36500d\", not '99999999999d'",
+        ),
+        (
+            f'[source]\njournal = "j"\n[tables]\nfolder = "t"\nhistory = "{"9" * 400}s"\n',
+            "run.toml:5: 'history' must be a time of at most \"36500d\"",
+        ),
+        (
+            '[source]\njournal = "~nobody-here/j"\n[tables]\nfolder = "t"\n',
+            "run.toml:2: 'journal' must be a folder of a user whom this machine knows",
+        ),
+        (
+            '[source]\njournal = "j"\n[tables]\nfolder = "~nobody-here/t"\n',
+            "run.toml:4: 'folder' must be a folder of a user whom this machine knows",
+        ),
+        (f"x = {'[' * 5000}{']' * 5000}\n", "run.toml: this cannot be read: it is nested too deep"),
+        (f"x = {'9' * 5000}\n", "run.toml: this cannot be read: Exceeds the limit"),
     ],
 )
 def test_single_mistakes(tmp_path: Path, text: str, told: str) -> None:

@@ -99,7 +99,12 @@ def test_a_time_in_milliseconds(journal: Path) -> None:
     assert [row["seq"] for row in rows] == [1, 1]
 
 
-@pytest.mark.parametrize("least", [1, 2, 4, 6, 100])
+def test_a_partition_that_ending_offsets_do_not_name_is_read_to_its_end(journal: Path) -> None:
+    rows = _rows(journal, endingOffsets='{"0": 1}')
+    assert [(row["partition"], row["seq"]) for row in rows] == [(0, 0), (1, 0), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("least", [1, 2, 4, 6, 100, 10**13])  # of the last, a list has no room
 def test_tasks_are_no_fewer_than_asked_for(journal: Path, least: int) -> None:
     options = Options.read({"path": str(journal), "minPartitions": str(least)})
     tasks = JournalReader(options).partitions()
@@ -138,7 +143,13 @@ def test_limits_by_kafkas_names(journal: Path, monkeypatch: pytest.MonkeyPatch) 
     ("given", "words"),
     [
         ({"topics": "a", "subscribe": "a"}, "options subscribe and topics are the same"),
-        ({"subscribe": "home/#"}, "option topics: '#' is no wildcard here but a name; "),
+        ({"subscribe": "home/#"}, "option subscribe: '#' is no wildcard here but a name; "),
+        ({"topics": "home/#"}, "option topics: '#' is no wildcard here but a name; "),
+        ({"subscribe": "a", "subscribePattern": "a"}, "give subscribe or subscribePattern, not"),
+        ({"maxOffsetsPerTrigger": "1e3"}, "option maxOffsetsPerTrigger: '1e3' must be a whole"),
+        ({"minOffsetsPerTrigger": "-1"}, "option minOffsetsPerTrigger: '-1' must be a whole"),
+        ({"minPartitions": "9" * 5000}, "option minPartitions: '9+' must be a whole number"),
+        ({"maxRowsPerTrigger": "x"}, "option maxRowsPerTrigger: 'x' must be a whole number"),
         ({"topics": "a", "subscribePattern": "a"}, "give topics or subscribePattern, not both"),
         ({"subscribePattern": "(a"}, r"option subscribePattern: '\(a' is no regular expression"),
         (

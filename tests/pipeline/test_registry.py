@@ -1,5 +1,6 @@
 """Registry files: what is read, and every fault with its line."""
 
+import codecs
 import re
 import struct
 from pathlib import Path
@@ -82,6 +83,7 @@ def test_a_rule_is_read_whole(tmp_path: Path) -> None:
         ("fields = {}", 2, "nothing gives 'value'"),
         ('fields = { value = "v", board = "b" }', 6, "'board' is given by the path and by"),
         ('fields = { value = "v", valeu = "v" }', 6, "'valeu' is no column of a reading"),
+        ('fields = { value = "?" }', 6, "'value' must be the name of a field, not '?'"),
         ('fields = { value = "a..b" }', 6, "'a..b' is no field; one within another is a.b"),
         ('fields = { value = "a", seq = "a.b" }', 6, "cannot be a value and have fields within it"),
         ('fields = { value = "a", seq = "a" }', 2, "'a' cannot be both a long and a double"),
@@ -104,6 +106,7 @@ def test_a_fault_has_its_line(tmp_path: Path, changed: str, line: int, told: str
         ("silent_after_s = 0", 7, "'silent_after_s' must be above 0, not 0"),
         ("end = 7", 7, "'end' must be the name of a sensor, not 7"),
         ("max_late_s = nan", 7, "'max_late_s' must be finite"),
+        ("time_unit = ['s']", 7, "'time_unit' must be one of s, ms, us, ns, iso8601, not ['s']"),
         ("time_unit = 's'", 7, "'time_unit' is of the field that 'fields' calls 'time'"),
         ("layout = '<I'", 7, "'layout' is of encoding 'struct'"),
         ("expect = { v = 1.5 }", 7, "'v' must be an integer or a text, not 1.5"),
@@ -112,6 +115,8 @@ def test_a_fault_has_its_line(tmp_path: Path, changed: str, line: int, told: str
         ("[rule.sensors.a]\nmin = 3\nmax = 3", 9, "'max' 3 must be above 'min' 3"),
         ("[rule.sensors.a]\nhysteresis = 1", 8, "'hysteresis' is of a 'min' or a 'max'"),
         ("[rule.sensors.a]\nscale = 0", 8, "'scale' must be a number other than 0, not 0"),
+        (f"[rule.sensors.a]\nmin = 1{'0' * 400}", 8, "'min' must be finite, not 1000"),
+        ("[rule.sensors.a]\nfield = '?'", 8, "'field' must be the name of a field, not '?'"),
         ("[rule.sensors.a]\nfield = ''", 8, "'field' must be a text, not ''"),
         ("[rule.sensors.a]\nfield = 't'", 6, "sensors have fields: there can be no 'value'"),
         ("[rule.sensors.a]\nfild = 't'", 8, "'fild' is unknown here; do you mean 'field'?"),
@@ -167,6 +172,8 @@ def test_all_faults_are_told_at_once_in_order(tmp_path: Path) -> None:
         (b"[[rule]]\npath = \n", "registry.toml:2: the registry is not TOML"),
         (b"[[rule]]\npath = 'a", "registry.toml:2: the registry is not TOML"),
         (b"\xff", "cannot be read"),
+        (b"x = " + b"[" * 5000 + b"]" * 5000, "the registry cannot be read: it is nested too deep"),
+        (b"x = " + b"9" * 5000, "the registry cannot be read: Exceeds the limit"),
         (b"#" * 2**20 + b"\n", "is longer than 1048576 bytes"),
         (b"", "registry.toml:1: a registry is a list of [[rule]] tables"),
         (b"\n\nrule = 5", "registry.toml:3: a registry is a list of [[rule]] tables"),
@@ -179,6 +186,11 @@ def test_what_is_no_registry_is_refused(tmp_path: Path, content: bytes, told: st
     assert told in str(caught.value)
     with pytest.raises(PipelineError, match="cannot be read"):
         load_registry(tmp_path / "missing.toml")
+
+
+def test_a_registry_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "registry.toml").write_bytes(codecs.BOM_UTF8 + _GOOD.lstrip().encode())
+    assert len(load_registry(tmp_path / "registry.toml").rules) == 1
 
 
 def test_the_example_in_docs_is_a_registry(tmp_path: Path) -> None:

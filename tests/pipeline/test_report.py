@@ -1,11 +1,13 @@
 """The report says what the tables hold, and refers to nothing outside itself."""
 
+import math
 import re
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
 
-from motemq_pipeline.report import write_report
+from motemq_pipeline.report import charts, write_report
 from motemq_pipeline.report.page import _duration
 from tests.pipeline.conftest import Tables
 from tests.pipeline.desk import MESSAGES, NO_WILL, ODD_BOARD
@@ -127,3 +129,20 @@ def test_what_data_says_is_never_markup(html: str, page: _Page) -> None:
     assert NO_WILL in page.text
     assert "<i>" not in html
     assert page.text.count(ODD_BOARD) >= 4  # health, and the legends of three sensors
+
+
+@pytest.mark.parametrize("odd", [1e308, -1e308, math.inf, math.nan])
+def test_values_that_no_axis_can_have_are_left_out_of_a_figure(odd: float) -> None:
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    values = [20.0, odd, -odd, 21.0]
+    of_north = {"sensor": "air", "unit": "C", "board": "north"}
+    readings = [
+        {**of_north, "value": value, "event_time": at + timedelta(seconds=number)}
+        for number, value in enumerate(values)
+    ]
+    windows = [
+        {**of_north, "mean": value, "min": value, "max": value, "window_start_ms": number * 1000}
+        for number, value in enumerate(values)
+    ]
+    for figures in (charts.latest(readings), charts.telemetry(windows)):
+        assert [">north<" in figure for figure in figures] == [True]

@@ -181,6 +181,7 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     monkeypatch.setattr(Table, "_committed", stumbling)
     status = _once(spark, config)
     assert {query.name: query.restarts for query in status.queries} == {"bronze": 2, "silver": 1}
+    assert all("threads that stumbled" in query.failure for query in status.queries)
     keys = _keys(config.place)
     assert len(keys) == MESSAGES == len(set(keys))
     assert max(left.values()) < 0
@@ -268,6 +269,19 @@ def test_a_failure_without_words_is_told_by_its_name(
     with pytest.raises(AssertionError):
         run(cast(SparkSession, None), config, True, lambda status: None, lambda: False)
     assert read_status(config.checkpoint).state == "failed: AssertionError"
+
+
+def test_status_says_why_a_journal_was_refused(spark: SparkSession, tmp_path: Path) -> None:
+    messages = [("a/b", b"1")] * 5
+    write_segment(tmp_path / "journal", 0, [(Sender(1, 1), messages)])
+    config = load_config(_config(tmp_path, 'journal = "journal"'))
+    _once(spark, config)
+    write_segment(tmp_path / "journal", 0, [(Sender(1, 1), messages[:3])])  # an older copy
+    with pytest.raises(PySparkException):
+        _once(spark, config)
+    state = read_status(config.checkpoint).state
+    assert state.startswith("failed: this query has read partition 0 of the journal folder"), state
+    assert "but its next message is 3" in state
 
 
 class _FailingOnceSeen:

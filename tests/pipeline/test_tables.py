@@ -52,6 +52,15 @@ def test_every_table_is_written_with_its_documented_columns(
         assert arrow == arrow_schema(name)
 
 
+def test_the_programs_of_others_that_docs_show_run(
+    desk: Tables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (section,) = re.findall(r"^## With other programs\n(.*?)^## ", _DOCS.read_text(), re.S | re.M)
+    (program,) = re.findall(r"^```python\n(.*?)^```", section, re.S | re.M)
+    monkeypatch.chdir(desk.folder.parent)
+    exec(program.replace("out/tables", desk.folder.name), {})
+
+
 def test_docs_tables_names_every_column_and_version_of_every_table() -> None:
     documented: dict[str, str] = {}
     versions: dict[str, int] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from motemq_pipeline.errors import PipelineError
 
+_MOST_S = 36_500 * 86_400  # a hundred years
 BOARD = "{board}"  # in a pattern of presence: the level that is the board
 
 
@@ -46,8 +47,10 @@ class AlertSettings:
             if type(value) is not int or not 1 <= value <= 10_000_000:
                 return f"alerts.{name} must be a whole number, at least 1, not {value!r}"
             return None
-        if type(value) not in (int, float) or not math.isfinite(value) or value < 0:
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
             return f"alerts.{name} must be a number, at least 0, not {value!r}"
+        if value > _MOST_S:
+            return f"alerts.{name} must be at most {_MOST_S}"
         if name in ("loss_clear_s", "settle_s", "forget_after_s") and value == 0:
             return f"alerts.{name} must be more than 0"
         return None

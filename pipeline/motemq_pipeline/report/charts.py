@@ -1,9 +1,10 @@
 """Figures as inline SVG. Text and axes take the page's text colour, so dark and light both read."""
 
 import io
+import math
 import re
 from collections import defaultdict
-from typing import Any
+from typing import Any, Final
 
 import matplotlib as mpl
 from cycler import cycler
@@ -16,6 +17,7 @@ from host_broker.printable import printable
 from motemq_pipeline.report.facts import Row
 
 SHOWN_BOARDS = 8  # lines in one figure; more could not be told apart
+_MOST_DRAWN: Final = 1e150  # beyond that the arithmetic of Matplotlib's axes overflows
 _INK = "#010203"  # stands for the page's text colour until the SVG is written
 # Okabe and Ito's colours, without those that vanish on white or black.
 _COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5cc0", "#8a6d3b"]
@@ -82,7 +84,7 @@ def latest(readings: list[Row]) -> list[Markup]:
             for board in sorted(boards)[:SHOWN_BOARDS]:
                 rows = sorted(boards[board], key=lambda row: row["event_time"])
                 seconds = [(row["event_time"] - newest).total_seconds() for row in rows]
-                values = [row["value"] for row in rows]
+                values = [_drawn(row["value"]) for row in rows]
                 axes.plot(seconds, values, ".-", label=_words(board), linewidth=1.2, markersize=3)
             axes.set_title(_words(f"{sensor}, {unit}" if unit else sensor), fontsize=11, loc="left")
             axes.set_xlabel(f"seconds before {newest:%Y-%m-%d %H:%M:%S} UTC")
@@ -100,15 +102,15 @@ def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
             seconds = [row["window_start_ms"] / 1000 for row in rows]
             (line,) = axes.plot(
                 seconds,
-                [row["mean"] for row in rows],
+                [_drawn(row["mean"]) for row in rows],
                 label=_words(board),
                 # Boards that measure the same lie on each other: the lower ones are wider.
                 linewidth=1.6 + min(2.0, 8 / len(shown)) * (len(shown) - 1 - index),
             )
             axes.fill_between(
                 seconds,
-                [row["min"] for row in rows],
-                [row["max"] for row in rows],
+                [_drawn(row["min"]) for row in rows],
+                [_drawn(row["max"]) for row in rows],
                 color=line.get_color(),
                 alpha=0.2 / len(shown),
                 linewidth=0,
@@ -127,6 +129,11 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     axes = figure.add_subplot()
     axes.patch.set_alpha(0)
     return figure, axes
+
+
+def _drawn(value: float) -> float:
+    """Return a value as it is drawn: NaN, which is a gap in a line, if it is too large."""
+    return value if abs(value) <= _MOST_DRAWN else math.nan
 
 
 def _words(text: str) -> str:
