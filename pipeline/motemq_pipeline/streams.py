@@ -31,6 +31,7 @@ from motemq_pipeline.restarts import Restarts
 from motemq_pipeline.schemas import TABLES, shaped
 from motemq_pipeline.source_options import source_options
 from motemq_pipeline.status import BRONZE, newest, newest_planned, query_id
+from pyspark_motemq.offsets import Offsets
 from pyspark_motemq.source import DefaultSource
 
 _BRONZE = (Target("bronze_messages"),)
@@ -190,12 +191,14 @@ class Streams:
         """Let Spark plan anew the batch that it noted and of which nothing is in the table.
 
         Otherwise messages of a broker that has died since would hold up those of all others. The
-        query does not run, so nobody adds that batch meanwhile. The first one stays: it alone knows
-        where the query begins.
+        query does not run, so nobody adds that batch meanwhile. The first one stays if it alone
+        knows where the query begins, because that was a time; it has no messages.
         """
         checkpoint = self._config.checkpoint / BRONZE
         done, planned = newest(checkpoint.parent, BRONZE), newest_planned(checkpoint.parent, BRONZE)
-        if done is None or planned is None or planned <= done:
+        if planned is None or (done is not None and planned <= done):
+            return
+        if done is None and Offsets("starting", self._config.source.starting).moves:
             return
         (target,) = _BRONZE
         if not self._table(target.table).has(query_id(checkpoint), planned):

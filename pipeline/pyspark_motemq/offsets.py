@@ -161,6 +161,12 @@ class Offsets:
         texts = [self._text] if by_partition is None else by_partition.values()
         return any(isinstance(at, str) and at != "earliest" for at in texts)
 
+    @property
+    def numbers(self) -> dict[int, int]:
+        """The messages that are given by their numbers, by partition."""
+        by_partition = self._by_partition or {}
+        return {number: at for number, at in by_partition.items() if isinstance(at, int)}
+
     def resolve(
         self, journal: JournalClient, partitions: Mapping[int, PartitionState], now_ns: int
     ) -> dict[int, int]:

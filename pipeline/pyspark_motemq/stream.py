@@ -49,11 +49,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         """Return where a new query begins (``startingOffsets``; latest unless said otherwise).
 
-        What moves is found out by the first batch, which has no rows and ends there.
+        What moves is found out by the first batch, which has no rows and ends there. What does not
+        needs one broker that answers: another one begins, when it comes, where it was told to, or
+        with its oldest message.
         """
-        if self._options.starting("latest").moves:
+        offsets = self._options.starting("latest")
+        if offsets.moves:
             return dict(_BEGINNING)
-        return self._position(self._starting(self._journal.partitions()))
+        partitions = self._reachable()
+        if self._unreachable and len(self._unreachable) == len(self._options.brokers):
+            partitions = self._journal.partitions()
+        found = self._starting(partitions)
+        later = {
+            number: at
+            for number, at in offsets.numbers.items()
+            if number // PARTITIONS in self._unreachable
+        }
+        return self._position({**later, **found})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return up to where the next batch goes, by what one batch may have."""
@@ -198,7 +210,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for number, state in partitions.items():
             at = position.numbers.get(number, 0)
             if at > state.next:
-                self._rewound(number, at, state.next)
+                if position.journals and number // PARTITIONS not in position.journals:
+                    self._fail(self._options.beyond(number, at, state.next))  # never read
+                else:
+                    self._rewound(number, at, state.next)
                 at = state.next
             elif at < state.first and number in position.numbers:
                 self._lost(number, at, state.first)

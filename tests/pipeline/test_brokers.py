@@ -97,6 +97,74 @@ def test_a_broker_that_is_away_delays_nobody_and_is_told(
             assert "answers again" in caplog.records[-1].getMessage()
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_stream_begins_with_those_who_answer(tmp_path: Path, named: bool) -> None:
+    """Who comes later is read from its oldest message, or from the one that was named."""
+    one_argv = ("--data", str(tmp_path / "a"), "--listen", "auto://127.0.0.1:0", *_OPTIONS)
+    port = port_for_later()
+    listen = ("--listen", f"auto://127.0.0.1:{port}")
+    other_argv = ("--data", str(tmp_path / "b"), *_OPTIONS, *listen)
+    with broker(*other_argv) as other:
+        _publish(other, range(4))
+    with broker(*one_argv) as one:
+        _publish(one, range(2))
+        starting = '{"0": "earliest", "10000": 2, "30000": 7}' if named else "earliest"
+        urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:{port}"
+        given = {"brokers": urls, "brokerTimeout": "1h", "startingOffsets": starting}
+        reader = StreamReader(Options.read(given))
+        start = reader.initialOffset()
+        assert start.get("10000") == (2 if named else None)
+        assert "30000" not in start
+        at: list[Offset] = [start]
+
+        def kept(**expected: int) -> bool:
+            at.append(_latest(reader, at[-1]))
+            return all(at[-1].get(number.strip("p")) == end for number, end in expected.items())
+
+        until(lambda: kept(p0=3))  # with an echo each
+        here = at[-1]
+        assert _read(reader, start, here) == [(0, b"0"), (0, b"1")]
+        with broker(*other_argv):
+            until(lambda: kept(p0=3, p10000=5))
+            found = _read(reader, here, at[-1])
+            assert found == [(10_000, b"%d" % number) for number in range(2 if named else 0, 4)]
+
+
+def test_a_number_to_begin_with_is_looked_at_when_its_broker_comes(tmp_path: Path) -> None:
+    port = port_for_later()
+    listen = ("--listen", f"auto://127.0.0.1:{port}")
+    with broker("--data", str(tmp_path / "a"), "--listen", "auto://127.0.0.1:0") as one:
+        urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:{port}"
+        given = {"brokers": urls, "startingOffsets": '{"10000": 99}'}
+        reader = StreamReader(Options.read(given))
+        start = reader.initialOffset()
+        with broker("--data", str(tmp_path / "b"), *_OPTIONS, *listen) as other:
+            _publish(other, range(1))
+
+            def refused() -> bool:
+                try:
+                    _latest(reader, start)
+                except JournalError as error:
+                    assert "option startingOffsets: partition 10000 of broker 2" in str(error)
+                    assert "has no message 99 yet" in str(error)
+                    return True
+                return False
+
+            until(refused)
+
+
+def test_what_begins_at_a_time_needs_all(tmp_path: Path) -> None:
+    """Of a broker that is away it is not known which message that was."""
+    with broker("--data", str(tmp_path), "--listen", "auto://127.0.0.1:0") as one:
+        urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:1"
+        for starting in ("latest", "-10min"):
+            given = {"brokers": urls, "brokerTimeout": "100ms", "startingOffsets": starting}
+            reader = StreamReader(Options.read(given))
+            start = reader.initialOffset()
+            with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+                _latest(reader, start)
+
+
 def test_nobody_waits_twice_for_a_broker_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes connections and never answers, as a machine does that has stopped."""
     waited: list[int] = []

@@ -29,6 +29,8 @@ from motemq_pipeline.run import run
 from motemq_pipeline.status import BRONZE, RunStatus, only_run, read_status
 from motemq_pipeline.storage import Storage
 from motemq_pipeline.streams import Streams
+from pyspark_motemq.journal import PARTITIONS
+from pyspark_motemq.remote import Broker, Brokers
 from tests.host_broker.net.broker_process import broker
 from tests.pipeline.conftest import Tables, rows_of
 from tests.pipeline.desk import MESSAGES, Sender, reading, write_journal, write_rig, write_segment
@@ -253,6 +255,71 @@ def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
         there(17)
     keys = _keys(config.place)
     assert len(keys) == 17 == len(set(keys))
+
+
+@pytest.mark.parametrize("died", ["planned", "before"])
+def test_a_broker_that_is_away_when_tables_begin_holds_up_no_other(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, died: str
+) -> None:
+    """It died with its messages in the plan of the first batch, or before that was planned."""
+    monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(streams, "_OTHERS_WAIT", "100ms")
+    ports = {name: port_for_later() for name in ("one", "other")}
+    urls = [f"http://127.0.0.1:{port}" for port in ports.values()]
+    config = load_config(_config(tmp_path, f"brokers = {urls}", gold_every="1h"))
+    table = Table(config.place, "bronze_messages")
+    really = Table.change
+    fallen = threading.Event()
+
+    with ExitStack() as running:
+
+        def start(name: str) -> ExitStack:
+            alive = running.enter_context(ExitStack())
+            argv = ("--data", str(tmp_path / name), "--listen", f"auto://127.0.0.1:{ports[name]}")
+            alive.enter_context(broker(*argv, *_BROKER[2:]))
+            return alive
+
+        start("one")
+        other = start("other")
+        for port in ports.values():
+            _publish(port, range(5))
+        asked = Brokers([Broker(url) for url in urls])
+        deadline = time.monotonic() + _END_S
+        while sum(state.next for state in asked.partitions().values()) < 10:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+        def stumbling(of: Table, *more: object) -> bool:
+            if of.name == table.name and not fallen.is_set():
+                other.close()
+                fallen.set()
+                raise RuntimeError("Task serialization failed: threads that stumbled")
+            return really(of, *more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Table, "change", stumbling)
+        if died == "before":
+            other.close()
+            fallen.set()
+        queries = Streams(spark, config, None)
+        running.callback(queries.stop)
+
+        def there(rows: int) -> None:
+            deadline = time.monotonic() + _END_S
+            while table.count() < rows:
+                assert queries.running()
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+        queries.start(once=False)
+        there(5)
+        assert fallen.is_set()
+        _publish(ports["one"], range(5, 9))
+        there(9)
+        assert {partition // PARTITIONS for partition, _ in _keys(config.place)} == {0}
+        start("other")
+        there(14)
+    keys = _keys(config.place)
+    assert len(keys) == 14 == len(set(keys))
 
 
 def test_a_failure_without_words_is_told_by_its_name(
