@@ -52,6 +52,7 @@ _DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)")
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_DIGITS = 14  # of a number: of milliseconds, until the year 5138
+_MOST_TASKS = 100_000  # that may be asked for: Spark's driver holds them all
 _MOST_PATTERNS = 100  # that a broker takes (docs/journal.md); more are sorted out here
 
 
@@ -128,6 +129,10 @@ class Options:
             _offsets(values, "startingOffsets", "startingTimestamp"),
             _offsets(values, "endingOffsets", "endingTimestamp"),
         )
+        if found.min_partitions > _MOST_TASKS:
+            raise JournalError(
+                f"option minPartitions: at most {_MOST_TASKS} tasks can be asked for"
+            )
         found.starting("earliest")
         found.ending()
         return found

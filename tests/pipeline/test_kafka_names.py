@@ -104,7 +104,7 @@ def test_a_partition_that_ending_offsets_do_not_name_is_read_to_its_end(journal:
     assert [(row["partition"], row["seq"]) for row in rows] == [(0, 0), (1, 0), (1, 1), (1, 2)]
 
 
-@pytest.mark.parametrize("least", [1, 2, 4, 6, 100, 10**13])  # of the last, a list has no room
+@pytest.mark.parametrize("least", [1, 2, 4, 6, 100, 100_000])
 def test_tasks_are_no_fewer_than_asked_for(journal: Path, least: int) -> None:
     options = Options.read({"path": str(journal), "minPartitions": str(least)})
     tasks = JournalReader(options).partitions()
@@ -116,6 +116,11 @@ def test_tasks_are_no_fewer_than_asked_for(journal: Path, least: int) -> None:
     planned = reader.partitions(start, end)
     assert len(planned) >= min(least, 6)
     assert sum(batch.num_rows for task in planned for batch in reader.read(task)) == 6
+
+
+def test_no_driver_has_room_for_more_tasks(journal: Path) -> None:
+    with pytest.raises(JournalError, match="minPartitions: at most 100000 tasks"):
+        Options.read({"path": str(journal), "minPartitions": "100001"})
 
 
 def _earliest(journal: Path) -> dict[str, str]:
