@@ -1,14 +1,24 @@
 """``motemq ping``: measure round trips to a broker."""
 
 import json
+import math
+import time
 
 import click
 
 from host_broker.cli import round_trips
 from host_broker.cli.failure import failing_clearly
-from host_broker.cli.options import connected, dialect_option, timeout_option, url_argument
+from host_broker.cli.options import (
+    connected,
+    dialect_option,
+    speaker,
+    timeout_option,
+    url_argument,
+)
 from host_broker.cli.standard_output import put
 from host_broker.client import ClientError, Timeout
+
+_SAY_EVERY_S = 1.0  # of pings that are lost
 
 
 @click.command()
@@ -53,6 +63,8 @@ def command(
     """
     times: list[float] = []
     lost = 0
+    said_at = -math.inf
+    say = speaker("ping", quiet=False)
     with (
         failing_clearly("ping", ClientError),
         connected(url, timeout_s, unseen=True, dialect=dialect) as client,
@@ -65,6 +77,9 @@ def command(
                     times.append(client.ping(timeout_s))
                 except Timeout:
                     lost += 1
+                    if number + 1 < count and time.monotonic() - said_at >= _SAY_EVERY_S:
+                        said_at = time.monotonic()
+                        say(f"no answer within {timeout_s:g} s ({number + 1} of {count})")
         finally:  # what was measured before Ctrl-C or a lost connection is of interest, too
             if as_json:
                 put(_json(url, times, lost).encode())

@@ -62,6 +62,7 @@ def test_it_fails_when_nothing_comes_back() -> None:
         as_json = run(*arguments, "--json")
     assert done.returncode == as_json.returncode == 1
     assert done.stderr == (
+        b"ping: no answer within 0.2 s (1 of 2)\n"
         b"ping: error: 2 of 2 pings were not answered within 0.2 s; "
         b"is it the right port and protocol?\n"
     )
