@@ -8,6 +8,7 @@ MoteMQ whose columns were others.
 import atexit
 import contextlib
 import os
+import warnings
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -29,7 +30,8 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
 
     That one ends with the program, or by its ``stop()``. ``settings`` are Spark's for a session
     that is started: ``{"spark.master": "spark://HOST:7077"}``, or ``sc://HOST`` for a Connect
-    server. Raises ``PipelineError`` if it cannot be started.
+    server; the one there is keeps its own, and a warning says which are others. Raises
+    ``PipelineError`` if it cannot be started.
     """
     from motemq_pipeline.spark_release import check_release
 
@@ -44,6 +46,7 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
     if found is None and SparkContext._active_spark_context is not None:
         found = SparkSession.builder.getOrCreate()  # active is one in the thread that made it
     if found is not None:
+        _warn_of_others(found, settings or {})
         return found
     _MADE.close()  # what is left of one that was stopped
     with contextlib.ExitStack() as starting:
@@ -55,6 +58,20 @@ def session(settings: Mapping[str, str] | None = None) -> "SparkSession":
 
 
 atexit.register(_MADE.close)
+
+
+def _warn_of_others(found: "SparkSession", settings: Mapping[str, str]) -> None:
+    others = []
+    for name, wanted in settings.items():
+        has = found.conf.get(name, None)
+        if has != wanted:
+            others.append(f"{name} is {has}, not {wanted}")
+    if others:
+        warnings.warn(
+            f"the Spark session there is keeps its settings: {'; '.join(others)}; stop() it first "
+            "for one with others",
+            stacklevel=3,
+        )
 
 
 def read(

@@ -3,6 +3,8 @@
 import base64
 import contextlib
 import json
+import re
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -104,6 +106,15 @@ def test_the_session_there_is_is_that_of_other_threads_too(spark: SparkSession) 
         found = thread.submit(motemq_pipeline.session).result()
     assert found.sparkContext is spark.sparkContext
     assert spark.range(3).count() == 3
+
+
+def test_who_gives_settings_to_a_session_that_is_there_is_told(spark: SparkSession) -> None:
+    zone, master = str(spark.conf.get("spark.sql.session.timeZone")), spark.sparkContext.master
+    with pytest.warns(UserWarning, match=rf"spark.master is {re.escape(master)}, not spark://x:1;"):
+        motemq_pipeline.session({"spark.master": "spark://x:1", "spark.sql.session.timeZone": zone})
+    with warnings.catch_warnings(action="error"):
+        motemq_pipeline.session({"spark.sql.session.timeZone": zone})
+        motemq_pipeline.session()
 
 
 def test_a_session_of_our_own_prints_no_pages_before_an_error(
