@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 import time
 
 import click
@@ -64,7 +65,8 @@ def command(
     times: list[float] = []
     lost = 0
     said_at = -math.inf
-    say = speaker("ping", quiet=False)
+    # Progress, for somebody who looks on; the error at the end has it all.
+    say = speaker("ping", quiet=not (sys.stderr and sys.stderr.isatty()))
     with (
         failing_clearly("ping", ClientError),
         connected(url, timeout_s, unseen=True, dialect=dialect) as client,

@@ -2,14 +2,18 @@
 
 import json
 import math
+import os
+import pty
 import re
+import select
 import socket
+import subprocess
 import time
 
 import pytest
 
 from host_broker.cli.round_trips import figures_us, histogram, summary
-from tests.host_broker.cli.processes import run
+from tests.host_broker.cli.processes import END_S, motemq, run
 from tests.host_broker.net.broker_process import BrokerProcess
 
 
@@ -62,12 +66,31 @@ def test_it_fails_when_nothing_comes_back() -> None:
         as_json = run(*arguments, "--json")
     assert done.returncode == as_json.returncode == 1
     assert done.stderr == (
-        b"ping: no answer within 0.2 s (1 of 2)\n"
         b"ping: error: 2 of 2 pings were not answered within 0.2 s; "
         b"is it the right port and protocol?\n"
     )
     assert done.stdout == b""
     assert json.loads(as_json.stdout) == {"url": url, "sent": 2, "lost": 2, "round_trips_us": []}
+
+
+def test_who_looks_on_is_told_of_the_first_that_is_lost() -> None:
+    """Ten of 5 s each would else be a minute without a word."""
+    screen, inside = pty.openpty()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"fmqp://127.0.0.1:{silent.getsockname()[1]}"
+        argv = motemq("ping", url, "--count", "1000", "--answer-within", "0.2")
+        process = subprocess.Popen(argv, stdin=inside, stdout=inside, stderr=inside)
+        os.close(inside)
+        try:
+            shown = b""
+            while b"\n" not in shown:
+                assert select.select([screen], [], [], END_S)[0], shown
+                shown += os.read(screen, 1000)
+            assert shown.startswith(b"ping: no answer within 0.2 s (1 of 1000)\r\n")
+        finally:
+            process.kill()
+            process.wait()
+            os.close(screen)
 
 
 def test_figures_are_measured_times() -> None:
