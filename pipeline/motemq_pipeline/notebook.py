@@ -64,7 +64,8 @@ def _warn_of_others(found: "SparkSession", settings: Mapping[str, str]) -> None:
     others = []
     for name, wanted in settings.items():
         has = found.conf.get(name, None)
-        if has != wanted:
+        # The master of a Connect server is another address than the server's.
+        if has != wanted and not wanted.startswith("sc://"):
             others.append(f"{name} is {has}, not {wanted}")
     if others:
         warnings.warn(

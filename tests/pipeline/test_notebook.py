@@ -114,6 +114,7 @@ def test_who_gives_settings_to_a_session_that_is_there_is_told(spark: SparkSessi
         motemq_pipeline.session({"spark.master": "spark://x:1", "spark.sql.session.timeZone": zone})
     with warnings.catch_warnings(action="error"):
         motemq_pipeline.session({"spark.sql.session.timeZone": zone})
+        motemq_pipeline.session({"spark.master": "sc://127.0.0.1:15002"})
         motemq_pipeline.session()
 
 

@@ -195,6 +195,43 @@ def test_a_failure_of_spark_that_passes_ends_nothing(
     assert left["bronze_messages"] == 1000 - restarts.IN_A_ROW
 
 
+class _TwoBrokers:
+    """Two brokers, each started again at its port, and the queries that read both."""
+
+    def __init__(self, spark: SparkSession, folder: Path, running: ExitStack) -> None:
+        self.ports = {name: port_for_later() for name in ("one", "other")}
+        self.urls = [f"http://127.0.0.1:{port}" for port in self.ports.values()]
+        self.config = load_config(_config(folder, f"brokers = {self.urls}", gold_every="1h"))
+        self.table = Table(self.config.place, "bronze_messages")
+        self.queries = Streams(spark, self.config, None)
+        self._folder = folder
+        self._running = running
+        running.callback(self.queries.stop)
+
+    def start(self, name: str) -> ExitStack:
+        """Return what ends the broker."""
+        alive = self._running.enter_context(ExitStack())
+        listen = ("--listen", f"auto://127.0.0.1:{self.ports[name]}")
+        alive.enter_context(broker("--data", str(self._folder / name), *listen, *_BROKER[2:]))
+        return alive
+
+    def read(self, rows: int) -> None:
+        """Return when so many are in the table."""
+        deadline = time.monotonic() + _END_S
+        while self.table.count() < rows:
+            assert self.queries.running()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def journalled(self, messages: int) -> None:
+        """Return when both together have so many."""
+        asked = Brokers([Broker(url) for url in self.urls])
+        deadline = time.monotonic() + _END_S
+        while sum(state.next for state in asked.partitions().values()) < messages:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
 def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,22 +242,12 @@ def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
     kill, published = threading.Event(), threading.Event()
 
     with ExitStack() as running:
-        ports = {name: port_for_later() for name in ("one", "other")}
-
-        def start(name: str) -> ExitStack:
-            alive = running.enter_context(ExitStack())
-            argv = ("--data", str(tmp_path / name), "--listen", f"auto://127.0.0.1:{ports[name]}")
-            alive.enter_context(broker(*argv, *_BROKER[2:]))
-            return alive
-
-        start("one")
-        other = start("other")
-        urls = [f"http://127.0.0.1:{port}" for port in ports.values()]
-        config = load_config(_config(tmp_path, f"brokers = {urls}", gold_every="1h"))
-        table = Table(config.place, "bronze_messages")
+        both = _TwoBrokers(spark, tmp_path, running)
+        both.start("one")
+        other = both.start("other")
 
         def stumbling(of: Table, *more: object) -> bool:
-            if of.name == table.name and kill.is_set():
+            if of.name == both.table.name and kill.is_set():
                 assert published.wait(_END_S)
                 other.close()
                 kill.clear()
@@ -228,32 +255,22 @@ def test_a_broker_that_dies_with_a_batch_under_way_holds_up_no_other(
             return really(of, *more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Table, "_committed", stumbling)
-        queries = Streams(spark, config, None)
-        running.callback(queries.stop)
-
-        def there(rows: int) -> None:
-            deadline = time.monotonic() + _END_S
-            while table.count() < rows:
-                assert queries.running()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-
-        queries.start(once=False)
-        for port in ports.values():
+        both.queries.start(once=False)
+        for port in both.ports.values():
             _publish(port, range(5))
-        there(10)
+        both.read(10)
         kill.set()
-        _publish(ports["other"], range(5, 8))  # planned, read, and not in the table
+        _publish(both.ports["other"], range(5, 8))  # planned, read, and not in the table
         published.set()
         while kill.is_set():
-            assert queries.running()
+            assert both.queries.running()
             time.sleep(0.01)
-        _publish(ports["one"], range(5, 9))
-        there(14)
-        assert queries.restarts[BRONZE] >= 1
-        start("other")
-        there(17)
-    keys = _keys(config.place)
+        _publish(both.ports["one"], range(5, 9))
+        both.read(14)
+        assert both.queries.restarts[BRONZE] >= 1
+        both.start("other")
+        both.read(17)
+    keys = _keys(both.config.place)
     assert len(keys) == 17 == len(set(keys))
 
 
@@ -264,33 +281,19 @@ def test_a_broker_that_is_away_when_tables_begin_holds_up_no_other(
     """It died with its messages in the plan of the first batch, or before that was planned."""
     monkeypatch.setattr(restarts, "_PAUSE_S", 0.01)
     monkeypatch.setattr(streams, "_OTHERS_WAIT", "100ms")
-    ports = {name: port_for_later() for name in ("one", "other")}
-    urls = [f"http://127.0.0.1:{port}" for port in ports.values()]
-    config = load_config(_config(tmp_path, f"brokers = {urls}", gold_every="1h"))
-    table = Table(config.place, "bronze_messages")
     really = Table.change
     fallen = threading.Event()
 
     with ExitStack() as running:
-
-        def start(name: str) -> ExitStack:
-            alive = running.enter_context(ExitStack())
-            argv = ("--data", str(tmp_path / name), "--listen", f"auto://127.0.0.1:{ports[name]}")
-            alive.enter_context(broker(*argv, *_BROKER[2:]))
-            return alive
-
-        start("one")
-        other = start("other")
-        for port in ports.values():
+        both = _TwoBrokers(spark, tmp_path, running)
+        both.start("one")
+        other = both.start("other")
+        for port in both.ports.values():
             _publish(port, range(5))
-        asked = Brokers([Broker(url) for url in urls])
-        deadline = time.monotonic() + _END_S
-        while sum(state.next for state in asked.partitions().values()) < 10:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        both.journalled(10)
 
         def stumbling(of: Table, *more: object) -> bool:
-            if of.name == table.name and not fallen.is_set():
+            if of.name == both.table.name and not fallen.is_set():
                 other.close()
                 fallen.set()
                 raise RuntimeError("Task serialization failed: threads that stumbled")
@@ -300,26 +303,24 @@ def test_a_broker_that_is_away_when_tables_begin_holds_up_no_other(
         if died == "before":
             other.close()
             fallen.set()
-        queries = Streams(spark, config, None)
-        running.callback(queries.stop)
-
-        def there(rows: int) -> None:
-            deadline = time.monotonic() + _END_S
-            while table.count() < rows:
-                assert queries.running()
-                assert time.monotonic() < deadline
-                time.sleep(0.05)
-
-        queries.start(once=False)
-        there(5)
+        both.queries.start(once=False)
+        both.read(5)
         assert fallen.is_set()
-        _publish(ports["one"], range(5, 9))
-        there(9)
-        assert {partition // PARTITIONS for partition, _ in _keys(config.place)} == {0}
-        start("other")
-        there(14)
-    keys = _keys(config.place)
+        _publish(both.ports["one"], range(5, 9))
+        both.read(9)
+        place = both.config.place
+        assert {partition // PARTITIONS for partition, _ in _keys(place)} == {0}
+        both.start("other")
+        both.read(14)
+    keys = _keys(place)
     assert len(keys) == 14 == len(set(keys))
+
+
+def test_status_of_what_no_run_has_used_says_that_one_may_have_just_begun(tmp_path: Path) -> None:
+    """Spark takes seconds to start, and before that a run has written nothing."""
+    told = "no run has used the checkpoint .* yet; one that has just begun does so when its Spark"
+    with pytest.raises(PipelineError, match=told):
+        read_status(tmp_path)
 
 
 def test_a_failure_without_words_is_told_by_its_name(

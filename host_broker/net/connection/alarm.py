@@ -9,7 +9,7 @@ import ctypes
 import os
 from math import inf
 
-# Python has these calls since 3.13. They do not block, so the interpreter is kept (``PyDLL``).
+# Python has these calls only since 3.13. They do not block, so the interpreter is kept (``PyDLL``).
 _libc = ctypes.PyDLL(None, use_errno=True)
 _Times = ctypes.c_long * 4  # of a repetition, which is 0, and of the end: seconds and ns
 _CLOCK_MONOTONIC = 1
