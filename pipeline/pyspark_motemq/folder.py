@@ -139,7 +139,7 @@ class Folder:
         """Return the journal's UUID for number 0, if it has one."""
         return {0: self._identity} if self._identity else {}
 
-    def since(self, time_ns: int) -> dict[int, int]:
+    def since(self, time_ns: int, of: Collection[int] | None = None) -> dict[int, int]:
         """Return, by partition, the first message read at ``time_ns`` or later."""
         self._look()
         return {

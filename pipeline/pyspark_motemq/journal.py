@@ -52,8 +52,11 @@ class JournalClient(Protocol):
         As ``partitions`` has found them; one that has no UUID yet is not among them.
         """
 
-    def since(self, time_ns: int) -> dict[int, int]:
-        """Return, by partition, the first message read at ``time_ns`` or later."""
+    def since(self, time_ns: int, of: Collection[int] | None = None) -> dict[int, int]:
+        """Return, by partition, the first message read at ``time_ns`` or later.
+
+        ``of``: only of these journals, by partition number // ``PARTITIONS``.
+        """
 
     def split(self, partition: int, start: int, end: int) -> list[Part]:
         """Return what tasks read for messages ``start`` to ``end`` - 1, which are there."""

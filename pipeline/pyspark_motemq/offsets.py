@@ -9,39 +9,52 @@ import datetime
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.journal import JournalClient, PartitionState
+from pyspark_motemq.journal import PARTITIONS, JournalClient, PartitionState
 
 Offset = dict[str, Any]  # as JSON
 _JOURNALS = "journals"
+_BEGUN = "begun_ns"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
     """``numbers`` by partition; ``journals``: UUIDs, by partition // ``PARTITIONS``.
 
-    A position of before there were UUIDs has none, and is taken for any journal's.
+    A position of before there were UUIDs has none, and is taken for any journal's. ``begun_ns``:
+    when the query began, as long as it has to be known for journals that have yet to be seen.
     """
 
     numbers: Mapping[int, int]
     journals: Mapping[int, str] = field(default_factory=dict)
+    begun_ns: int | None = None
 
     @classmethod
     def read(cls, offset: Offset) -> "Position":
         """Return what ``written`` made."""
-        numbers = {int(key): at for key, at in offset.items() if key != _JOURNALS}
-        return cls(numbers, {int(key): id_ for key, id_ in offset.get(_JOURNALS, {}).items()})
+        numbers = {int(key): at for key, at in offset.items() if key not in (_JOURNALS, _BEGUN)}
+        journals = {int(key): id_ for key, id_ in offset.get(_JOURNALS, {}).items()}
+        return cls(numbers, journals, offset.get(_BEGUN))
 
     def written(self) -> Offset:
         """Return it as JSON."""
         found: Offset = {str(number): self.numbers[number] for number in sorted(self.numbers)}
         if self.journals:
             found[_JOURNALS] = {str(key): self.journals[key] for key in sorted(self.journals)}
+        if self.begun_ns is not None:
+            found[_BEGUN] = self.begun_ns
         return found
+
+    def entering(self, partitions: Iterable[int]) -> set[int]:
+        """Return those of ``partitions`` whose journal this query has not seen since it began."""
+        if self.begun_ns is None:
+            return set()
+        seen = {number // PARTITIONS for number in self.numbers}
+        return {number for number in partitions if number // PARTITIONS not in seen}
 
     def check(self, there: Mapping[int, str], names: Mapping[int, str]) -> None:
         """Raise ``JournalError`` if one of its journals is not the one that is there now.
@@ -168,12 +181,17 @@ class Offsets:
         return {number: at for number, at in by_partition.items() if isinstance(at, int)}
 
     def resolve(
-        self, journal: JournalClient, partitions: Mapping[int, PartitionState], now_ns: int
+        self,
+        journal: JournalClient,
+        partitions: Mapping[int, PartitionState],
+        now_ns: int,
+        afterwards: bool = False,
     ) -> dict[int, int]:
         """Return a message number for every partition; times are asked of ``journal``.
 
-        Raises ``JournalError``.
+        ``afterwards``: what they meant at ``now_ns``, which has passed. Raises ``JournalError``.
         """
+        journals = {number // PARTITIONS for number in partitions}
         by_partition = self._by_partition
         if by_partition is None:
             by_partition = dict.fromkeys(partitions, self._text)
@@ -183,13 +201,16 @@ class Offsets:
             at = by_partition.get(number, self._unnamed)
             if isinstance(at, int):
                 found[number] = at
-            elif at in ("earliest", "latest"):
-                found[number] = state.first if at == "earliest" else state.next
+            elif at == "earliest":
+                found[number] = state.first
+            elif at == "latest" and not afterwards:
+                found[number] = state.next
             else:
-                time_ns = self._time_ns(at, now_ns)
+                time_ns = now_ns if at == "latest" else self._time_ns(at, now_ns)
                 if time_ns not in since:
-                    since[time_ns] = journal.since(time_ns)
-                found[number] = since[time_ns].get(number, state.next)
+                    since[time_ns] = journal.since(time_ns, journals)
+                # There may be more by now than ``partitions`` says.
+                found[number] = min(since[time_ns].get(number, state.next), state.next)
         return found
 
     def _time_ns(self, text: str, now_ns: int) -> int:

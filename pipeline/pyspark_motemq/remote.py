@@ -383,11 +383,15 @@ class Brokers:
         found = {number: remote.identity for number, remote in enumerate(self._remotes)}
         return {number: identity for number, identity in found.items() if identity}
 
-    def since(self, time_ns: int) -> dict[int, int]:
-        """Return, by partition, the first message read at ``time_ns`` or later."""
+    def since(self, time_ns: int, of: Collection[int] | None = None) -> dict[int, int]:
+        """Return, by partition, the first message read at ``time_ns`` or later.
+
+        ``of``: only of the brokers with these numbers. Raises ``JournalError``.
+        """
         found: dict[int, int] = {}
-        for remote in self._remotes:
-            found.update(remote.since(time_ns))
+        for number, remote in enumerate(self._remotes):
+            if of is None or number in of:
+                found.update(remote.since(time_ns))
         return found
 
     def split(self, partition: int, start: int, end: int) -> list[Part]:

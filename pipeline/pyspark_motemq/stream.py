@@ -49,17 +49,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:
         """Return where a new query begins (``startingOffsets``; latest unless said otherwise).
 
-        What moves is found out by the first batch, which has no rows and ends there. What does not
-        needs one broker that answers: another one begins, when it comes, where it was told to, or
-        with its oldest message.
+        What moves is found out by the first batch, which has no rows and ends there. One broker
+        must answer; another one begins, when it comes, where it was told to, or with its oldest
+        message.
         """
         offsets = self._options.starting("latest")
         if offsets.moves:
             return dict(_BEGINNING)
-        partitions = self._reachable()
-        if self._unreachable and len(self._unreachable) == len(self._options.brokers):
-            partitions = self._journal.partitions()
-        found = self._starting(partitions)
+        found = self._starting(self._reachable_or_all(), time.time_ns())
         later = {
             number: at
             for number, at in offsets.numbers.items()
@@ -68,11 +65,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._position({**later, **found})
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return up to where the next batch goes, by what one batch may have."""
+        """Return up to where the next batch goes, by what one batch may have.
+
+        A broker that was away when a query began whose beginning moves enters with a batch that has
+        none of its messages, and ends where it would have begun then. So the offsets alone tell
+        what was read.
+        """
         if start == _BEGINNING:
-            return self._position(self._starting(self._target or self._journal.partitions()))
+            now_ns = time.time_ns()
+            found = self._starting(self._target or self._reachable_or_all(), now_ns)
+            return self._position(found, Position({}, {}, now_ns))
         partitions = self._target or self._reachable()
         position = self._checked(start)
+        entered: dict[int, int] = {}
+        if position.begun_ns is not None and (entering := position.entering(partitions)):
+            new = {number: partitions[number] for number in entering}
+            partitions = {at: state for at, state in partitions.items() if at not in entering}
+            entered = self._starting(new, position.begun_ns, afterwards=True)
         begin = self._begin(position, partitions)
         if isinstance(limit, ReadAllAvailable):
             end = {number: state.next for number, state in partitions.items()}
@@ -81,7 +90,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None or self._waited_long(begin, partitions):
                 limits = limits.without_minimum()
             end = limits.end(begin, partitions)
-        return self._position({**position.numbers, **end}, position)
+        return self._position({**position.numbers, **end, **entered}, position)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return one of the limits; ``latestOffset`` applies all of them."""
@@ -115,7 +124,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start == _BEGINNING:
             return []
         position, following = Position.read(start), Position.read(end)
-        numbers = following.numbers.items()
+        entering = position.entering(following.numbers)
+        numbers = [each for each in following.numbers.items() if each[0] not in entering]
         partitions = self._those_of(
             {at // PARTITIONS for at, until in numbers if position.numbers.get(at, 0) < until}
         )
@@ -145,10 +155,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Nothing is open between calls."""
 
-    def _starting(self, partitions: dict[int, PartitionState]) -> dict[int, int]:
-        """Return where a new query begins; raises ``JournalError`` if that is no message yet."""
+    def _starting(
+        self, partitions: dict[int, PartitionState], begun_ns: int, afterwards: bool = False
+    ) -> dict[int, int]:
+        """Return where a query that began at ``begun_ns`` begins.
+
+        ``afterwards``: that has passed. Raises ``JournalError`` if there is no such message yet.
+        """
         offsets = self._options.starting("latest")
-        found = offsets.resolve(self._journal, partitions, time.time_ns())
+        found = offsets.resolve(self._journal, partitions, begun_ns, afterwards)
         for number, state in partitions.items():
             if found[number] > state.next:
                 words = self._options.beyond(number, found[number], state.next)
@@ -160,8 +175,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _position(self, numbers: dict[int, int], before: Position | None = None) -> Offset:
         """Return a position; of who does not answer, the journal is that of ``before``."""
-        known = before.journals if before is not None else {}
-        return Position(numbers, {**known, **self._journal.identities()}).written()
+        if before is None:
+            return Position(numbers, self._journal.identities()).written()
+        seen = {number // PARTITIONS for number in numbers}
+        begun_ns = before.begun_ns if seen < self._options.names().keys() else None
+        journals = {**before.journals, **self._journal.identities()}
+        return Position(numbers, journals, begun_ns).written()
 
     def _checked(self, offset: Offset) -> Position:
         """Return a position; raises ``JournalError`` if it is of another journal."""
@@ -181,6 +200,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for number in self._unreachable - unreachable.keys():
             _log.warning("motemq: %s answers again", self._options.names()[number])
         self._unreachable = set(unreachable)
+        return found
+
+    def _reachable_or_all(self) -> dict[int, PartitionState]:
+        """Return the partitions of the brokers that answer; if none does, wait for all."""
+        found = self._reachable()
+        if self._unreachable and len(self._unreachable) == len(self._options.brokers):
+            return self._journal.partitions()
         return found
 
     def _those_of(self, needed: set[int]) -> dict[int, PartitionState]:

@@ -43,6 +43,13 @@ def _read(reader: StreamReader, start: Offset, end: Offset) -> list[tuple[int, b
     return sorted(found)
 
 
+def _kept(running: BrokerProcess) -> int:
+    """Return how many messages its journal has."""
+    url = f"http://127.0.0.1:{running.ports['auto']}"
+    (state,) = Brokers([Broker(url)]).partitions().values()
+    return state.next
+
+
 def _latest(reader: StreamReader, start: Offset) -> Offset:
     return reader.latestOffset(start, reader.getDefaultReadLimit())
 
@@ -153,16 +160,62 @@ def test_a_number_to_begin_with_is_looked_at_when_its_broker_comes(tmp_path: Pat
             until(refused)
 
 
-def test_what_begins_at_a_time_needs_all(tmp_path: Path) -> None:
-    """Of a broker that is away it is not known which message that was."""
-    with broker("--data", str(tmp_path), "--listen", "auto://127.0.0.1:0") as one:
-        urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:1"
-        for starting in ("latest", "-10min"):
-            given = {"brokers": urls, "brokerTimeout": "100ms", "startingOffsets": starting}
-            reader = StreamReader(Options.read(given))
-            start = reader.initialOffset()
-            with pytest.raises(BrokerUnavailable, match="cannot be reached"):
-                _latest(reader, start)
+@pytest.mark.parametrize("starting", ["latest", "-1h", '{"0": -1, "10000": "latest"}'])
+def test_what_moves_begins_with_those_who_answer(tmp_path: Path, starting: str) -> None:
+    """Who comes later is read from where it was when the query began, or so long before."""
+    one_argv = ("--data", str(tmp_path / "a"), "--listen", "auto://127.0.0.1:0", *_OPTIONS)
+    port = port_for_later()
+    listen = ("--listen", f"auto://127.0.0.1:{port}")
+    other_argv = ("--data", str(tmp_path / "b"), *_OPTIONS, *listen)
+    some_before = starting.startswith("-")
+    with broker(*other_argv) as other:
+        _publish(other, range(4))
+    with broker(*one_argv) as one:
+        _publish(one, range(2))
+        until(lambda: _kept(one) == 3)  # with an echo
+        urls = f"127.0.0.1:{one.ports['auto']},127.0.0.1:{port}"
+        given = {"brokers": urls, "brokerTimeout": "5s", "startingOffsets": starting}
+        reader = StreamReader(Options.read(given))
+        start = reader.initialOffset()
+        at = [_latest(reader, start)]
+        assert at[0]["0"] == (0 if some_before else 3)
+        assert "10000" not in at[0]
+        assert reader.partitions(start, at[0]) == []
+        _publish(one, range(2, 4))
+
+        def kept(**expected: int) -> bool:
+            at.append(_latest(reader, at[-1]))
+            return all(at[-1].get(number.strip("p")) == end for number, end in expected.items())
+
+        until(lambda: kept(p0=6))
+        some = _read(reader, at[0], at[-1])
+        assert some == [(0, b"%d" % number) for number in range(0 if some_before else 2, 4)]
+        # The query ends and goes on: all that it knows is in the offset.
+        reader = StreamReader(Options.read(given))
+        before = at[-1]
+        with broker(*other_argv) as other:
+            _publish(other, range(4, 6))
+            until(lambda: "10000" in _latest(reader, before))
+            entered = _latest(reader, before)
+            assert entered["10000"] == (0 if some_before else 5)
+            at.append(entered)
+        # It is away again: nobody needs it for the batch with which it entered.
+        assert reader.partitions(before, entered) == []
+        with broker(*other_argv):
+            until(lambda: kept(p0=6, p10000=8))
+            rows = _read(reader, entered, at[-1])
+            assert rows == [
+                (10_000, b"%d" % number) for number in range(0 if some_before else 4, 6)
+            ]
+            assert set(at[-1]) == {"0", "10000", "journals"}
+
+
+def test_what_moves_waits_for_one_broker(tmp_path: Path) -> None:
+    for starting in ("latest", "-10min", "earliest"):
+        given = {"brokers": "127.0.0.1:1,127.0.0.1:2", "brokerTimeout": "100ms"}
+        reader = StreamReader(Options.read({**given, "startingOffsets": starting}))
+        with pytest.raises(BrokerUnavailable, match="cannot be reached"):
+            _latest(reader, reader.initialOffset())
 
 
 def test_nobody_waits_twice_for_a_broker_that_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
