@@ -154,6 +154,10 @@ class Source(TomlTable):
         for key in ("token_env", "token_file", "ca_file", "group"):
             if journal and not brokers and key in table:
                 yield (key,), f"{key} is for brokers; a journal folder has none"
+        urls = brokers if isinstance(brokers, list) else [brokers] if brokers else []
+        secure = [url for url in urls if str(url).lower().startswith("https:")]
+        if urls and not secure and "ca_file" in table:
+            yield ("ca_file",), "ca_file is for https://, and no broker has such an address"
 
 
 class _Tables(TomlTable):

@@ -13,16 +13,17 @@ from motemq_pipeline.config import RunConfig, Source
 from motemq_pipeline.errors import PipelineError
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.options import Options
-from pyspark_motemq.remote import Brokers
+from pyspark_motemq.remote import Broker, Brokers
 
 
 def source_options(source: Source, token: Path | None, reader: str = "") -> dict[str, str]:
     """Return the options for the query named ``reader``; ``token``: a file with the token."""
+    secure = any(Broker.at(url).is_secure for url in source.brokers)  # of several, some may be
     options = {
         "path": str(source.journal or ""),
         "brokers": ",".join(source.brokers),
         "tokenFile": str(token or ""),
-        "caFile": str(source.ca_file or ""),
+        "caFile": str(source.ca_file or "") if secure else "",
         "topics": source.topics,
         "startingOffsets": source.starting,
         "maxRowsPerTrigger": str(source.max_rows),

@@ -11,7 +11,7 @@ from pyspark_motemq.columns import COLUMNS, KAFKA_COLUMNS, check_columns
 from pyspark_motemq.folder import Folder
 from pyspark_motemq.journal import PARTITIONS, JournalClient
 from pyspark_motemq.offsets import Limits, Offsets
-from pyspark_motemq.remote import Broker, Brokers
+from pyspark_motemq.remote import Broker, Brokers, brokers_at
 from pyspark_motemq.topics import anywhere, pattern
 
 _KNOWN = {
@@ -112,7 +112,7 @@ class Options:
         topics = _topics(values, written.get("topics", "topics"))
         found = cls(
             path,
-            tuple(Broker.at(url, tokens, authority, patience_s) for url in urls),
+            brokers_at(urls, tokens, authority, patience_s),
             columns_of(values),
             topics,
             patterns if len(patterns) <= _MOST_PATTERNS else (),

@@ -12,7 +12,7 @@ import socket
 import ssl
 import time
 import urllib.parse
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,6 +76,11 @@ class Broker:
         """Return the broker at an address, ``HOST:PORT`` or a URL. Raises ``JournalError``."""
         url = address if "://" in address else f"http://{address}"
         return cls(url, tokens, authority, patience_s)
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether it is asked by TLS."""
+        return urllib.parse.urlsplit(self.url).scheme == "https"
 
     def ask(
         self,
@@ -208,6 +213,25 @@ class RemotePart:
             )
             yield body, slice
             at = following
+
+
+def brokers_at(
+    addresses: Iterable[str],
+    tokens: str = "",
+    authority: str = "",
+    patience_s: float | None = None,
+) -> tuple[Broker, ...]:
+    """Return the brokers at some addresses (``Broker.at``).
+
+    Raises ``JournalError``, also if ``authority`` is for nobody: who gives it expects TLS.
+    """
+    found = tuple(Broker.at(address, tokens, authority, patience_s) for address in addresses)
+    if authority and not any(broker.is_secure for broker in found):
+        raise JournalError(
+            "option caFile: it is for https://, and no broker has such an address; write "
+            "https://HOST:PORT, or leave caFile out"
+        )
+    return found
 
 
 class Remote:

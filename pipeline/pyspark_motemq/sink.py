@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, StringType, StructType
 
 from pyspark_motemq.blocks import JournalError
-from pyspark_motemq.remote import Broker
+from pyspark_motemq.remote import Broker, brokers_at
 from pyspark_motemq.workers import settle
 
 _PACKETS = "application/x-fmqp"
@@ -56,11 +56,8 @@ class SinkOptions:
         on_demand = values.get("ondemand", "false").lower()
         if on_demand not in ("true", "false"):
             raise JournalError(f"option onDemand: '{on_demand}' must be true or false")
-        return cls(
-            Broker.at(url, values.get("tokenfile", ""), values.get("cafile", "")),
-            on_demand == "true",
-            _publisher(values),
-        )
+        (broker,) = brokers_at([url], values.get("tokenfile", ""), values.get("cafile", ""))
+        return cls(broker, on_demand == "true", _publisher(values))
 
 
 @dataclass

@@ -8,6 +8,7 @@ import pytest
 from motemq_pipeline.config import load_config
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.registry import BUILT_IN
+from motemq_pipeline.source_options import source_options
 
 
 def _file(folder: Path, text: str) -> Path:
@@ -186,6 +187,10 @@ shards = 0
             "run.toml:2: brokers: an address has a user or password; write it as http://HOST:PORT",
         ),
         (
+            '[source]\nbrokers = ["a", "http://b"]\nca_file = "ca.pem"\n[tables]\nfolder = "t"\n',
+            "run.toml:3: ca_file is for https://, and no broker has such an address",
+        ),
+        (
             '[source]\njournal = "j"\nstarting = 2026-01-31T12:00:00Z\n[tables]\nfolder = "t"\n',
             "run.toml:3: 'starting' must be a text, not 2026-01-31T12:00:00+00:00 without quotes",
         ),
@@ -255,3 +260,11 @@ def test_tables_at_a_uri(tmp_path: Path) -> None:
     assert (config.place.uri, config.place.folder) == ("s3://bucket/tables", None)
     assert config.place.options["aws_endpoint_url"] == "http://127.0.0.1:1"
     assert config.checkpoint == tmp_path / "here"
+
+
+def test_of_several_brokers_only_some_need_an_authority(tmp_path: Path) -> None:
+    text = '[source]\nbrokers = ["http://a:1", "https://b:1"]\nca_file = "ca.pem"\n'
+    source = load_config(_file(tmp_path, text + '[tables]\nfolder = "t"\n')).source
+    assert source_options(source, None)["caFile"] == str(tmp_path / "ca.pem")
+    first = source.model_copy(update={"brokers": source.brokers[:1]})  # as alerts are published
+    assert "caFile" not in source_options(first, None)

@@ -178,6 +178,13 @@ def test_mistakes_are_told_in_words(given: dict[str, str], words: str) -> None:
         Options.read({"path": "x", **given})
 
 
+def test_an_authority_is_for_brokers_that_speak_tls() -> None:
+    """Who gives one expects TLS, so that nothing goes out without it."""
+    with pytest.raises(JournalError, match="option caFile: it is for https://, and no broker has"):
+        Options.read({"brokers": "a:1,http://b:1", "caFile": "ca.pem"})
+    assert len(Options.read({"brokers": "a:1,https://b:1", "caFile": "ca.pem"}).brokers) == 2
+
+
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
     options = Options.read({"path": "x", name: "7" if name == "endingTimestamp" else "latest"})

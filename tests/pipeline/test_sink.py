@@ -144,6 +144,7 @@ def test_parts_have_the_same_rows_however_a_batch_is_spread_over_tasks(
         ("path string, payload string", {}, "needs one broker"),
         ("path string, payload string", {"brokers": "a,b"}, "needs one broker"),
         ("path string, payload string", {"brokers": "x", "onDemand": "yes"}, "option onDemand"),
+        ("path string, payload string", {"brokers": "x", "caFile": "a"}, "caFile: .* https://"),
     ],
 )
 def test_what_cannot_be_published_is_refused_in_words(
