@@ -172,7 +172,9 @@ def command(
         stack.enter_context(_telling_what_may_be_lost(outlet))
         if as_json:
             stack.enter_context(_accounting(url, outlet))
-        client = stack.enter_context(connected(url, timeout_s, outages=outages, dialect=dialect))
+        client = stack.enter_context(
+            connected(url, timeout_s, outages=outages, unseen=True, dialect=dialect)
+        )
         outlet.begin(client, wanted)
         if will_payload is not None:
             kept = retain if will_retain is None else will_retain

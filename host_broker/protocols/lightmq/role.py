@@ -19,7 +19,7 @@ class Role(ABC):
     under its own name, so its presence is told; ``callable``: it takes requests.
     """
 
-    present: ClassVar[bool] = True
+    present: bool = True
     callable: ClassVar[bool] = False
     deadline: float | None = None
 

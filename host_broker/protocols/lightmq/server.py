@@ -9,7 +9,6 @@ from host_broker.protocol import NOTHING, BrokerContext, ProtocolServer
 from host_broker.protocols.lightmq.admission import Admission
 from host_broker.protocols.lightmq.caller import MARK, Caller
 from host_broker.protocols.lightmq.codec import Codec
-from host_broker.protocols.lightmq.guest import Guest
 from host_broker.protocols.lightmq.mailbox import Mailbox
 from host_broker.protocols.lightmq.paths import level
 from host_broker.protocols.lightmq.role import Role
@@ -17,6 +16,7 @@ from host_broker.protocols.lightmq.session import LightmqSession
 from host_broker.protocols.lightmq.settings import LightmqSettings
 from host_broker.protocols.lightmq.shared import Shared
 from host_broker.protocols.lightmq.tunnel import Tunnel
+from host_broker.protocols.lightmq.unseen import Unseen
 
 
 class LightmqServer(ProtocolServer):
@@ -36,7 +36,7 @@ class LightmqServer(ProtocolServer):
 
         def accept(client_id: str, codec: Codec, now: float) -> Role | None:
             settings = shared.settings
-            _, mark, called = client_id.partition(MARK)
+            name, mark, called = client_id.partition(MARK)
             if not (mark and settings.calls):
                 return Mailbox(level(client_id), codec, shared)
 
@@ -45,7 +45,7 @@ class LightmqServer(ProtocolServer):
                 return there is not None and there.callable
 
             if not called:
-                return Guest()
+                return Unseen(level(name), codec, shared)
             if not connected():
                 return None
             return Caller(connection, called, codec, settings.max_pending, connected)
@@ -84,7 +84,9 @@ class TunnelServer(ProtocolServer):
         """Begin a connection; the one it carries begins when the client is accepted."""
 
         def accept(client_id: str, codec: Codec, now: float) -> Role:
-            return Tunnel(self._inner.session(connection, now, loopback), codec, self._shared)
+            present = not (self._shared.settings.calls and client_id.endswith(MARK))
+            inner = self._inner.session(connection, now, loopback)
+            return Tunnel(inner, codec, self._shared, present)
 
         return LightmqSession(connection, self._shared, accept, now)
 

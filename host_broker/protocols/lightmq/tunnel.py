@@ -17,9 +17,13 @@ from host_broker.protocols.lightmq.shared import Shared
 
 
 class Tunnel(Role):
-    """Of one connection: SENDs of ``lightmq.tunnel_bytes``; longer messages take several."""
+    """Of one connection: SENDs of ``lightmq.tunnel_bytes``; longer messages take several.
 
-    def __init__(self, inner: Session, codec: Codec, shared: Shared) -> None:
+    ``present``: others are told of the client.
+    """
+
+    def __init__(self, inner: Session, codec: Codec, shared: Shared, present: bool) -> None:
+        self.present = present
         self._inner = inner
         self._codec = codec
         self._most = shared.settings.tunnel_bytes

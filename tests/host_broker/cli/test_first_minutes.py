@@ -195,6 +195,23 @@ def test_a_ping_leaves_no_presence_behind(running: BrokerProcess, url: str) -> N
     assert done.stdout == b"lightmq/known/status offline\n"
 
 
+@pytest.mark.parametrize(("protocol", "topic"), [("lightmq", "up"), ("lightmq+fmqp", "a")])
+def test_who_publishes_without_a_name_leaves_no_presence_behind(protocol: str, topic: str) -> None:
+    """It may run every minute, under another name each time."""
+    listen = ("--listen", f"{protocol}://127.0.0.1:0", "--listen", "fmqp://127.0.0.1:0")
+    with broker(*listen) as there, connect(there.urls["fmqp"]) as client:
+        client.subscribe("lightmq/*/status", confirm=True)
+        client.subscribe("lightmq/*/up" if topic == "up" else topic, confirm=True)
+        done = run("pub", there.urls[protocol], topic, "x", "--repeat", "3")
+        assert done.returncode == 0, done.stderr
+        client.sync()
+        found = [got.payload for got in iter(lambda: client.receive(0), None)]
+        assert found == [b"x"] * 3
+        assert run("pub", f"{there.urls[protocol]}/known", topic, "x").returncode == 0
+        done = run("sub", there.urls["fmqp"], "lightmq/*/status", "--retained-only", "-v")
+        assert done.stdout == b"lightmq/known/status offline\n"
+
+
 def test_the_other_dialect_is_pinged_and_published_to() -> None:
     """Its brokers need not answer a SEND; ours does, and that changes nothing."""
     with broker("--set", "lightmq.dialect=gbaranski") as go, connect(go.urls["fmqp"]) as client:

@@ -173,16 +173,21 @@ def test_any_client_can_be_called(name: str) -> None:
     assert caller.heard() == [SendResp(1, b"a")]
 
 
-def test_a_guest_is_seen_by_nobody() -> None:
-    """``NAME>`` calls no one: it can PING, has no presence, and there is nobody to SEND to."""
+def test_who_calls_no_one_is_seen_by_nobody() -> None:
+    """``NAME>``: it has no presence, and nothing is sent to it; what it SENDs is ``up``."""
     desk = Desk()
-    watcher = desk.open()
-    for topic in ("lightmq/*/status", "lightmq/*/up"):
-        desk.sub(watcher, topic)
-    guest = Peer(desk)
-    assert guest.connect("x>").accepted
-    assert guest.say(guest.codec.ping(7)) == [Pong(7)]
-    guest.say(guest.codec.send(1, b"to whom?"))
-    assert guest.closed
-    desk.close(guest.connection)
-    assert desk.messages(watcher) == []
+    watcher, sender = desk.open(), desk.open()
+    desk.sub(watcher, "lightmq/*/status")
+    desk.sub(watcher, "lightmq/*/up")
+    unseen = Peer(desk)
+    assert unseen.connect("x>").accepted
+    assert unseen.say(unseen.codec.ping(7)) == [Pong(7)]
+    assert unseen.say(unseen.codec.send(1, b"hello")) == [SendResp(1, b"")]
+    two = unseen.codec.send(2, b"and") + unseen.codec.send(3, b"so on")
+    assert unseen.say(two) == [SendResp(2, b""), SendResp(3, b"")]
+    desk.pub(sender, "lightmq/x/down", b"nobody hears it")
+    desk.pub(sender, "lightmq/x/request/1", b"nobody answers it")
+    assert unseen.heard() == []
+    desk.close(unseen.connection)
+    up = [(0, "lightmq/x/up", payload) for payload in (b"hello", b"and", b"so on")]
+    assert desk.messages(watcher) == up

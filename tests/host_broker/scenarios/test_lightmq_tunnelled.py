@@ -36,6 +36,18 @@ def messages(peer: Peer) -> list[Message]:
     return packets(b"".join(send.data for send in peer.sends()))
 
 
+def test_who_calls_no_one_is_seen_by_nobody() -> None:
+    """``NAME>``: no presence, before and after."""
+    desk = Desk()
+    watcher = desk.open()
+    desk.sub(watcher, "lightmq/*/status")
+    desk.sub(watcher, "home/one")
+    unseen = carried(desk, "a>")
+    assert say(unseen, 7, pub("home/one", b"1")) == [SendResp(7, b"")]
+    desk.close(unseen.connection)
+    assert [topic for _, topic, _ in desk.messages(watcher)] == ["home/one"]
+
+
 def test_topics_both_ways() -> None:
     """R14, R17: a SEND of several packets is acknowledged once all have taken effect."""
     desk = Desk()
