@@ -24,14 +24,14 @@ class Carried:
         self._read = session._fill
         session._fill = self._fill
         self.where = session.transport.where
-        self._data = b""
+        # At most what one receive buffer of the session brought; kept, so that none is allocated.
+        self._data = memoryview(bytearray(session.rx_size))
 
     def open(self):
         """Return the stream of a new session. Raises OSError."""
         session = self._session
         session._drop(None, 0)  # what is lost is for the FmqpClient to open again
-        self._data = b""
-        self._at = self._taking = 0
+        self._at = self._end = self._taking = 0
         session._step()
         self.pollable = session.stream and session._fd
         return self
@@ -39,15 +39,15 @@ class Carried:
     def readinto(self, buffer):
         """Read what the broker sent; None: nothing now. Raises OSError."""
         session = self._session
-        if self._at == len(self._data):
-            self._data = b""
-            self._at = 0
+        if self._at == self._end:
+            self._at = self._end = 0
             if not session.stream:
                 raise session.error or LinkError("closed")
             session._step()
-        size = min(len(buffer), len(self._data) - self._at)
-        buffer[:size] = self._data[self._at : self._at + size]
-        self._at += size
+        at = self._at
+        size = min(len(buffer), self._end - at)
+        buffer[:size] = self._data[at : at + size]
+        self._at = at + size
         return size or None
 
     def write(self, data):
@@ -74,8 +74,10 @@ class Carried:
         self._session.close()
 
     def _came(self, data):
-        self._data += data
+        end = self._end
+        self._end = end + len(data)
+        self._data[end : self._end] = data
 
     def _fill(self, buffer):
         # The session reads only then: at most one receive buffer of data at a time.
-        return not self._data and self._read(buffer)
+        return not self._end and self._read(buffer)
