@@ -24,7 +24,8 @@ class Carried:
         self._read = session._fill
         session._fill = self._fill
         self.where = session.transport.where
-        # At most what one receive buffer of the session brought; kept, so that none is allocated.
+        # What one receive buffer of the session brought, at most. It is kept: later the heap may
+        # have no piece of that size.
         self._data = memoryview(bytearray(session.rx_size))
 
     def open(self):
