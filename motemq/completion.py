@@ -150,12 +150,11 @@ def command(shell: str | None, install: bool) -> None:
 
 
 def _script(shell: str) -> str:
-    from motemq.cli import main
-
     completion = get_completion_class(shell)
     if completion is None:
         raise click.UsageError(f"there is no completion for {shell}")
-    return completion(main, {}, "motemq", _VARIABLE).source()
+    whole = click.get_current_context().find_root().command
+    return completion(whole, {}, "motemq", _VARIABLE).source()
 
 
 def _install(shell: str, script: str) -> list[str]:

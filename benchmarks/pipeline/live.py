@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.pipeline.publisher import TOPIC
-from motemq_pipeline.delta import Table, new_files
+from motemq_pipeline.delta import Table
+from motemq_pipeline.delta_log import new_files
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.status import read_status
 from motemq_pipeline.storage import Storage

@@ -10,8 +10,8 @@
 - ``decoding_arrow``: messages to rows of silver, by Arrow columns, for all encodings; ``decoding``:
   a payload alone to readings, or to the words for what is wrong
 - ``schemas``: every table's columns and version; documented in docs/tables.md
-- ``storage``: where tables are; ``delta``: tables there; ``parquet_files``: what executors write;
-  ``table_source``: tables as a source of Spark
+- ``storage``: where tables are; ``delta``: tables there, ``delta_log``: what their logs say;
+  ``parquet_files``: what executors write; ``table_source``: tables as a source of Spark
 - ``silver``: messages to readings or to quarantine, each reading once
 - ``gold``, ``rollups``, ``sequence_numbers``: readings to boards, hours, streams; ``arrived``,
   ``windows``, ``readings``, ``sketches``: the roll-ups' part that works on columns; ``refresh``: of

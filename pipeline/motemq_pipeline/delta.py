@@ -9,7 +9,6 @@ is committed, and nothing else.
 import bisect
 import json
 import math
-import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Sc
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
+from motemq_pipeline.delta_log import committed_at, files_of, log_name, new_files, snapshot_of
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.parquet_files import File, bounded_columns
 from motemq_pipeline.schemas import (
@@ -40,7 +40,6 @@ if TYPE_CHECKING:  # readers need no Spark
 OWNER: Final = "motemq.query"  # of a table that a stream feeds: the id of that query
 _VERSION: Final = "motemq.version"
 _EXPIRED: Final = "motemq.expired"
-_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _FILE_BYTES: Final = 100 * 1024 * 1024  # as delta-rs has it
 # Who changes a row writes its file again.
 _REWRITTEN_BYTES: Final = 16 * 1024 * 1024
@@ -141,7 +140,7 @@ class Table:
             past.load_as_version(at)
             # Of what is older than its log delta-rs gives the oldest there is.
             log = self.storage.read_bytes(log_name(past.version()))
-            if log is not None and (begun := _committed_at(log)) > at:
+            if log is not None and (begun := committed_at(log)) > at:
                 raise PipelineError(
                     f"{what} is known from {begun:%Y-%m-%dT%H:%M:%SZ} on, not as it was at "
                     f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}: it was not there, or what it was is "
@@ -253,7 +252,7 @@ class Table:
     def files(self, at: int | datetime | None = None) -> list[File]:
         """Return the files that are the table."""
         with self._in_words():
-            return list(_files(self.handle(at)))
+            return list(files_of(self.handle(at)))
 
     def added(self, after: int, until: int) -> list[File] | None:
         """Return the files with rows that versions above ``after`` up to ``until`` added.
@@ -288,7 +287,7 @@ class Table:
         if not found:
             return spark.createDataFrame([], TABLES[self.name])
         if self.storage.folder is None:
-            from motemq_pipeline.table_source import read_files
+            from motemq_pipeline.table_source import read_files  # PySpark: a query needs none
 
             return read_files(spark, self.storage, self.name, found)
         paths = [f"{self.storage.uri}/{file.path}" for file in found]
@@ -344,7 +343,7 @@ class Table:
         for version in range(first, latest + 1):
             text = self.storage.read_bytes(log_name(version))
             if text is not None and any(True for _ in new_files(text)):
-                return _committed_at(text)
+                return committed_at(text)
         return None
 
     def _is_in_log(self, version: int) -> bool:
@@ -538,80 +537,3 @@ def _day(day: date | None) -> str | None:
 def _iso_ms(ms: int) -> str:
     at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def log_name(version: int) -> str:
-    """Return where a table's log has what a version changed."""
-    return f"_delta_log/{version:020d}.json"
-
-
-def new_files(log: bytes) -> Iterator[File]:
-    """Yield the files with new rows of one entry of a log; what compaction wrote has none."""
-    for line in log.splitlines():
-        added = json.loads(line).get("add")
-        if added and added["dataChange"]:
-            stats = json.loads(added.get("stats") or "{}")
-            day = added["partitionValues"].get(DATE)
-            on = None if day is None else date.fromisoformat(day)
-            low, high = (_noted(stats.get(side)) for side in ("minValues", "maxValues"))
-            yield File(added["path"], added["size"], stats.get("numRecords", 0), on, low, high)
-
-
-def _committed_at(log: bytes) -> datetime:
-    """Return when a version was made, by its entry of a log."""
-    lines = map(json.loads, log.splitlines())
-    ms: int = next(line["commitInfo"]["timestamp"] for line in lines if "commitInfo" in line)
-    return datetime.fromtimestamp(ms / 1000, UTC)
-
-
-def _noted(bounds: dict[str, Any] | None) -> dict[str, int]:
-    """Return bounds of a log's statistics: of integers, and of times in microseconds."""
-    found: dict[str, int] = {}
-    for name, value in (bounds or {}).items():
-        if isinstance(value, int) and not isinstance(value, bool):
-            found[name] = value
-        elif isinstance(value, str) and _TIME.fullmatch(value):
-            found[name] = _microseconds(datetime.fromisoformat(value))
-    return found
-
-
-def snapshot_of(storage: Storage, version: int) -> list[File]:
-    """Return the files of a table as it was at a version, the oldest rows first."""
-    options = dict(storage.options) or None
-    found = list(_files(DeltaTable(storage.uri, version=version, storage_options=options)))
-    found.sort(key=lambda file: (str(file.day), file.low.get("time_ns", 0), file.path))
-    return found
-
-
-def _files(table: DeltaTable) -> Iterator[File]:
-    # Not by ``pa.table``, nor by a time's ``as_py``: they ask pandas, half a second of a command.
-    actions = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
-    days: list[date | None] = [None] * actions.num_rows
-    if "partition" in actions.column_names:
-        days = [day.get(DATE) for day in actions.column("partition").to_pylist()]
-    columns = [actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records")]
-    bounds = (_bounds(actions, side) for side in ("min", "max"))
-    for path, size, rows, day, low, high in zip(*columns, days, *bounds, strict=True):
-        yield File(path, size, rows or 0, day, low, high)
-
-
-def _bounds(actions: pa.Table, side: str) -> list[dict[str, int]]:
-    """Return what is noted of integers, and of times in microseconds, file by file."""
-    found: list[dict[str, int]] = [{} for _ in range(actions.num_rows)]
-    if side not in actions.column_names:
-        return found
-    column = actions.column(side)
-    for field, values in zip(column.type, column.flatten(), strict=True):
-        if pa.types.is_timestamp(field.type):
-            values = values.cast(pa.timestamp("us", field.type.tz)).cast(pa.int64())
-        elif not pa.types.is_integer(field.type):
-            continue
-        for of_file, value in zip(found, values.to_pylist(), strict=True):
-            if value is not None:
-                of_file[field.name] = value
-    return found
-
-
-def _microseconds(time: datetime) -> int:
-    passed = time - datetime(1970, 1, 1, tzinfo=UTC)
-    return (passed.days * 86_400 + passed.seconds) * 10**6 + passed.microseconds

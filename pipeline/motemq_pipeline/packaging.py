@@ -3,7 +3,6 @@
 import zipfile
 from pathlib import Path
 
-import motemq_pipeline
 import pyspark_motemq
 
 _SUBMITTED = """# spark-submit --py-files motemq.zip motemq_run.py run CONFIG
@@ -27,8 +26,7 @@ def write_package(file: Path) -> Path:
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in (motemq_pipeline, pyspark_motemq):
-            root = Path(str(package.__file__)).parent
+        for root in (Path(__file__).parent, Path(str(pyspark_motemq.__file__)).parent):
             for path in sorted(root.rglob("*")):
                 if path.is_file() and "__pycache__" not in path.parts:
                     name = str(path.relative_to(root.parent))

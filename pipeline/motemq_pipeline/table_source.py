@@ -267,7 +267,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if version not in self._snapshots:
             from deltalake.exceptions import TableNotFoundError
 
-            from motemq_pipeline.delta import snapshot_of
+            from motemq_pipeline.delta_log import snapshot_of
 
             try:
                 files = snapshot_of(self._storage, version)
@@ -283,7 +283,7 @@ class TableStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _added_by(self, version: int) -> list[File]:
         if version not in self._added:
-            from motemq_pipeline.delta import log_name, new_files
+            from motemq_pipeline.delta_log import log_name, new_files
 
             text = self._storage.read_bytes(log_name(version))
             if text is None and self._fail_on_data_loss:
