@@ -169,15 +169,15 @@ def _forwards(
     while budget[0] > 0:
         try:
             found = reader.slice(partition, number, _STEP_BYTES)
+            if found is None:
+                return
+            budget[0] -= found.end - found.start
+            selected = reader.select(found, selection, found.end - found.start + 1)
         except Trimmed as trimmed:
             number = trimmed.first
             continue
         except Beyond:
             return
-        if found is None:
-            return
-        budget[0] -= found.end - found.start
-        selected = reader.select(found, selection, found.end - found.start + 1)
         for each in _publications(selected.blocks):
             if each.at_ms >= question.to_ms:
                 return
@@ -208,11 +208,11 @@ def _backwards(
             while number < until:
                 try:
                     piece = reader.slice(partition, number, _STEP_BYTES, until)
+                    if piece is None:
+                        break
+                    selected = reader.select(piece, selection, piece.end - piece.start + 1)
                 except (Trimmed, Beyond):
                     break
-                if piece is None:
-                    break
-                selected = reader.select(piece, selection, piece.end - piece.start + 1)
                 found += _publications(selected.blocks, until)
                 number = selected.next
             yield from reversed(found)

@@ -157,7 +157,7 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
         try:
             found, number = await wait(question)
             if isinstance(found, Slice):
-                file = await asyncio.to_thread(os.open, found.path, os.O_RDONLY | os.O_CLOEXEC)
+                file = await asyncio.to_thread(reader.open, found)
         except LookupError:
             return mistake(404, f"there is no partition {partition}")
         except Trimmed as trimmed:
@@ -175,8 +175,6 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
                 "restored from a backup",
                 next=beyond.next,
             )
-        except FileNotFoundError:
-            return mistake(410, "these messages were deleted just now", first=number)
         except JournalError as error:
             return mistake(500, str(error))
         headers = {"Journal-Id": str(reader.identity), "Content-Type": "application/octet-stream"}

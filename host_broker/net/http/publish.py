@@ -55,15 +55,22 @@ def routes(
         async with one_at_a_time:
             if deduplicator.known(publisher, at):
                 return web.json_response({"published": 0, "known": True})
-            await asyncio.to_thread(deduplicator.begin)
-            answer = await _published(publishing, who, body, name_of(publisher, at))
-            if answer.status == 200:
+            # One that was not answered, for want of a disk, is not published again.
+            answer = web.json_response({"published": 0, "known": True})
+            try:
+                if not deduplicator.is_published(publisher, at):
+                    await asyncio.to_thread(deduplicator.begin)
+                    answer = await _published(publishing, who, body, name_of(publisher, at))
+                    if answer.status != 200:
+                        return answer
+                    deduplicator.published(publisher, at)
                 # In this order: what is remembered is not published again, so it must not be lost.
-                try:
-                    await publishing.keep(sync=True)
-                except Busy as busy:
-                    return _busy(busy)
+                await publishing.keep(sync=True)
                 await asyncio.to_thread(deduplicator.remember, publisher, at)
+            except Busy as busy:
+                return _busy(busy)
+            except OSError as error:
+                return _busy(Busy(f"what is published cannot be noted: {error.strerror or error}"))
             return answer
 
     @table.post("/publish/{topic:.+}")

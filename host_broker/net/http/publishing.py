@@ -64,9 +64,11 @@ class Publishing:
         All others were discarded, as those of any client would be. With a ``name`` they are one
         record of the journal, which has it as its client: whole, or not there. Raises ``Busy``;
         nothing is published then. A queue that has its publishers wait is a reason, too: here
-        nobody has a connection that could be held.
+        nobody has a connection that could be held. So is a broker that is stopping, which may have
+        published a part; with a ``name`` the journal has nothing of it.
         """
         async with self._turn:
+            self._refuse_at_the_end()
             if self.is_full:
                 raise Busy
             if self._broker.makes_publishers_wait:
@@ -77,12 +79,19 @@ class Publishing:
                 with self._server.withheld(self._connection) as withheld:
                     await self._publish(packets)
                     await asyncio.sleep(0)  # the turn in which the last of them come
+                self._refuse_at_the_end()
                 records = withheld.records
                 joined = [_joined(records, name)] if records else []
                 self._server.keep(joined, withheld.retained)
             else:
                 await self._publish(packets)
+                self._refuse_at_the_end()
             return self._broker.published(self._connection) - before
+
+    def _refuse_at_the_end(self) -> None:
+        """Raise ``Busy`` if the broker is stopping: it takes nothing more, from anybody."""
+        if self._broker.is_ending:
+            raise Busy("the broker is stopping")
 
     def _connection_of(self, principal: Principal | None) -> ConnectionId:
         """Return the connection of a principal; who is at which address makes no difference."""
@@ -139,6 +148,7 @@ class Publishing:
         loop = asyncio.get_running_loop()
         position, most, kept = 0, _FEWEST_PACKETS, 0
         while position < len(packets):
+            self._refuse_at_the_end()
             end = _end_of_step(packets, position, most)
             began = loop.time()
             self._server.received(self._connection, packets[position:end])

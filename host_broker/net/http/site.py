@@ -248,6 +248,8 @@ def application(
             return await handler(request)
         except web.HTTPException as error:
             return mistake(error.status, error.reason)
+        except ConnectionError:  # who asked has hung up, and hears nothing of this
+            return mistake(400, "the connection ended before the request")
         except Exception:
             _log.exception("HTTP: %s %s failed", request.method, request.path)
             return mistake(500, "the broker failed to answer; its log says why")

@@ -14,10 +14,10 @@ import threading
 import time
 import uuid
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from host_broker.net.journal.format import (
     BLOCK_HEADER_LENGTH,
@@ -38,6 +38,7 @@ _SEGMENT = re.compile(r"\d{20}" + re.escape(SEGMENT_SUFFIX))
 _SETTLED_NS = 2_000_000_000  # a folder that changed later may change again at the same time
 _SELECT_BYTES = 256 * 1024  # looked at at once: other threads have their turns in between
 _HOP_BYTES = 16 * 1024  # read at once to find the next blocks
+_T = TypeVar("_T")
 
 
 class Trimmed(Exception):
@@ -113,6 +114,7 @@ class JournalReader:
     """Finds messages in the journal folder ``folder``. Threads may share one.
 
     ``writers``: those who are writing its partitions, by number; without them segments are read.
+    Retention may delete segments at any time: what is returned is of those that are left.
     """
 
     def __init__(self, folder: Path, identity: uuid.UUID, writers: Sequence[Written] = ()) -> None:
@@ -139,15 +141,14 @@ class JournalReader:
 
     def indexes(self, partition: int) -> list[SegmentIndex]:
         """Return what is known of a partition's segments. Raises as ``slice``."""
-        with self._lock:
-            segments = self._look(partition)
-            if segments is None:
-                raise LookupError(partition)
-            return [self._index(partition, segments, at) for at in range(len(segments.firsts))]
+        return self._of_what_is_left(partition, lambda: self._indexes_of(partition))
 
     def earliest_ns(self, partition: int) -> int:
         """Return the time of the first message that is kept, 0 if there is none."""
-        for index in self.indexes(partition):
+        return self._of_what_is_left(partition, lambda: self._earliest_ns(partition))
+
+    def _earliest_ns(self, partition: int) -> int:
+        for index in self._indexes_of(partition):
             if index.next > index.first:
                 with _Hops(index.path) as hops:
                     return hops.first_time_ns(index.near(index.first))
@@ -162,6 +163,13 @@ class JournalReader:
         one segment. Raises ``Trimmed``; ``Beyond``; ``LookupError`` for no such partition;
         ``JournalError``; ``OSError``.
         """
+        return self._of_what_is_left(
+            partition, lambda: self._slice(partition, number, max_bytes, until)
+        )
+
+    def _slice(
+        self, partition: int, number: int, max_bytes: int, until: int | None
+    ) -> Slice | None:
         with self._lock:
             segments = self._look(partition)
             if segments is None:
@@ -208,14 +216,28 @@ class JournalReader:
                     end, following = end + block.length, block.next
         return Slice(index.path, index.run, start, end, first, following)
 
+    def open(self, found: Slice) -> int:
+        """Return an open file of a slice, for the caller to close.
+
+        Raises ``Trimmed`` if it was deleted since it was found, ``OSError``.
+        """
+        try:
+            return os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            with self._lock:
+                segments = self._look(int(found.path.parent.name[1:]))
+            if segments is None or segments.firsts[0] <= found.first:
+                raise
+            raise Trimmed(segments.firsts[0]) from None
+
     def select(self, found: Slice, selection: Selection, max_bytes: int) -> Selected:
         """Return what is wanted of a slice, about ``max_bytes`` of it at most.
 
-        Raises ``JournalError`` for a block that is corrupt, ``OSError``.
+        Raises ``JournalError`` for a block that is corrupt, and as ``open``.
         """
         parts: list[bytes] = []
         at, following, size = found.start, found.first, 0
-        file = os.open(found.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = self.open(found)
         try:
             while at < found.end and size < max_bytes:
                 data = os.pread(file, min(_SELECT_BYTES, found.end - at), at)
@@ -246,7 +268,10 @@ class JournalReader:
 
         The number of the next message if there is none. Raises as ``slice``.
         """
-        indexes = self.indexes(partition)
+        return self._of_what_is_left(partition, lambda: self._since(partition, time_ns))
+
+    def _since(self, partition: int, time_ns: int) -> int:
+        indexes = self._indexes_of(partition)
         readable = self._readable(partition, indexes[-1].next)
         for index in indexes:
             end = index.end
@@ -260,6 +285,29 @@ class JournalReader:
                         return min(block.first + hops.before(at, block, time_ns), readable)
                     at += block.length
         return min(indexes[-1].next, readable)
+
+    def _of_what_is_left(self, partition: int, look: Callable[[], _T]) -> _T:
+        """Return what ``look`` finds. If a segment was deleted meanwhile it looks once more."""
+        while True:
+            try:
+                return look()
+            except FileNotFoundError as missing:
+                name = os.path.basename(missing.filename or "")
+                with self._lock:
+                    segments = self._look(partition)
+                if (
+                    segments is None
+                    or not _SEGMENT.fullmatch(name)
+                    or int(name[:20]) in segments.firsts
+                ):
+                    raise
+
+    def _indexes_of(self, partition: int) -> list[SegmentIndex]:
+        with self._lock:
+            segments = self._look(partition)
+            if segments is None:
+                raise LookupError(partition)
+            return [self._index(partition, segments, at) for at in range(len(segments.firsts))]
 
     def _readable(self, partition: int, following: int) -> int:
         """Return the number after the last message that may be read; else ``following``."""

@@ -21,6 +21,7 @@ class Deduplicator:
         """Read what was remembered. Raises ``JournalError`` if that cannot be read."""
         self._path = path
         self._last: dict[str, Number] = {}
+        self._published: dict[str, Number] = {}  # and not remembered yet
         if path is None:
             return
         try:
@@ -64,8 +65,20 @@ class Deduplicator:
         last = self._last.get(publisher)
         return last is not None and number <= last
 
+    def published(self, publisher: str, number: Number) -> None:
+        """Say that the journal has been given it: until it is remembered it may not be on file."""
+        self._published.pop(publisher, None)
+        self._published[publisher] = number
+        while len(self._published) > MOST_PUBLISHERS:
+            del self._published[next(iter(self._published))]
+
+    def is_published(self, publisher: str, number: Number) -> bool:
+        """Whether the journal has been given it, on file or not."""
+        last = self._published.get(publisher)
+        return last is not None and number <= last
+
     def remember(self, publisher: str, number: Number) -> None:
-        """Say that it is published. Raises ``OSError``."""
+        """Say that it is published, and on file. Raises ``OSError``."""
         last = dict(self._last)
         last.pop(publisher, None)
         last[publisher] = number

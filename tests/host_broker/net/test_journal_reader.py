@@ -1,8 +1,11 @@
 """The journal for readers elsewhere: every message is found, whatever the broker does meanwhile."""
 
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
+from unittest.mock import patch
 
 import pytest
 
@@ -10,6 +13,7 @@ from host_broker.net.journal.index import index_path
 from host_broker.net.journal.reader import Beyond, JournalReader, Trimmed
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.segment import Partition
+from host_broker.net.journal.selection import Selection
 from host_broker.outputs import Record
 from host_broker.settings import JournalSettings
 from tests.host_broker.net.journal_decoder import read_blocks
@@ -103,6 +107,45 @@ def test_what_is_no_longer_kept_is_said(tmp_path: Path) -> None:
     assert reader.partitions()[0].first <= int(last.stem)
     with pytest.raises(LookupError):
         reader.slice(1, 0, 1)
+
+
+def test_what_is_deleted_while_it_is_looked_for_is_no_longer_kept(tmp_path: Path) -> None:
+    _write(tmp_path, [100] * 9)
+    segments = sorted((tmp_path / "p0000").glob("*.mjl"))
+    firsts = [int(path.stem) for path in segments]
+    reader = JournalReader(tmp_path, JOURNAL)
+    found = reader.slice(0, 0, 1)
+    assert found is not None
+    opened = os.open
+
+    def while_the_oldest_goes(look: Callable[[], int]) -> int:
+        oldest = segments.pop(0)
+
+        def retention_comes_first(path: Path, flags: int) -> int:
+            oldest.unlink(missing_ok=True)
+            return opened(path, flags)
+
+        with patch.object(os, "open", retention_comes_first):
+            answer = look()
+        assert not oldest.exists()
+        return answer
+
+    def trimmed(look: Callable[[], object]) -> int:
+        with pytest.raises(Trimmed) as error:
+            look()
+        return error.value.first
+
+    def select() -> object:
+        return reader.select(found, Selection(["*"]), 1)
+
+    def read() -> object:
+        return reader.slice(0, firsts[1], 1)
+
+    assert while_the_oldest_goes(lambda: trimmed(select)) == firsts[1]
+    assert while_the_oldest_goes(lambda: trimmed(read)) == firsts[2]
+    assert while_the_oldest_goes(lambda: reader.since(0, 0)) == firsts[3]
+    assert while_the_oldest_goes(lambda: reader.earliest_ns(0)) == firsts[4]
+    assert trimmed(lambda: reader.open(found)) == firsts[4]
 
 
 def test_what_nobody_has_been_told_of_is_no_position(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from host_broker.bus.publication import pack
 from host_broker.net.http.publish import count_publications
-from host_broker.net.http.publishing import Publishing
+from host_broker.net.http.publishing import Busy, Publishing
 from tests.host_broker.net.gated_disk import Gate, gated_disk
+from tests.host_broker.net.journal_decoder import read_journal
 from tests.host_broker.net.served import Served, served, there, until
 
 _PACKET = pack(0, b"t/a", b"x")
@@ -97,3 +98,36 @@ def test_no_more_of_it_waits_for_the_journal_than_a_step(tmp_path: Path, gate: G
         gate.open()
         assert until(other, echo) == echo
         assert done.result(60) == _COUNT
+
+
+@pytest.mark.parametrize("name", ["", "spark 7.0"])
+def test_a_broker_that_stops_amid_a_request_does_not_say_that_all_is_published(
+    tmp_path: Path, name: str
+) -> None:
+    with served(data=tmp_path) as broker:
+        publishing = _publishing(broker)
+        received = broker.server.received
+        steps = 0
+
+        def stops(connection: int, data: bytes) -> None:
+            nonlocal steps
+            steps += 1
+            if steps == 10:
+                broker.broker.stopping()
+            received(connection, data)
+
+        with patch.object(broker.server, "received", stops):
+            done = broker.begin(publishing.publish(_PACKET * _COUNT, name))
+            with pytest.raises(Busy, match="the broker is stopping"):
+                done.result(60)
+    there = read_journal(tmp_path / "journal")
+    assert (sum(map(len, there.values())) == 0) == bool(name)  # a name: all of it, or nothing
+
+
+def test_a_broker_that_has_stopped_takes_no_request(tmp_path: Path) -> None:
+    with served(data=tmp_path) as broker:
+        publishing = _publishing(broker)
+        assert broker.wait(publishing.publish(_PACKET)) == 1
+        broker.call(lambda: broker.broker.stop(time.monotonic()))
+        with pytest.raises(Busy, match="the broker is stopping"):
+            broker.wait(publishing.publish(_PACKET))

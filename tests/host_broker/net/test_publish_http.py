@@ -3,6 +3,7 @@
 import http.client
 import json
 import signal
+import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from host_broker.client import Client, connect
-from tests.host_broker.net.broker_process import BrokerProcess, broker
+from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 
 _AUTO = ("--listen", "auto://127.0.0.1:0")
 _PACKETS = {"Content-Type": "application/x-fmqp"}
@@ -130,6 +131,46 @@ def test_mistakes_publish_nothing(
         assert answered == status
         assert said["error"]
         assert _heard(listener, 0) == []
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        "POST /publish",
+        "POST /publish/home/lamp",
+        "POST /wanted",
+        "POST /submit",
+        "POST /dashboard/session",
+        "PUT /journal/groups/spark",
+    ],
+)
+def test_who_hangs_up_amid_a_body_is_no_failure_of_the_broker(
+    tmp_path: Path, request_line: str
+) -> None:
+    head = (
+        f"{request_line} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-fmqp\r\n"
+        "X-Fq-Exchange: home\r\nX-Fq-Route: lamp\r\nContent-Length: 9\r\n"
+        "Expect: 100-continue\r\n\r\n"
+    )
+    with broker("--data", str(tmp_path / "data"), *_AUTO) as running:
+        with socket.create_connection(("127.0.0.1", running.ports["auto"]), timeout=20) as client:
+            client.sendall(head.encode())
+            # From then on the page waits for the body.
+            assert client.recv(1000).startswith(b"HTTP/1.1 100 ")
+            client.sendall(b"half")
+        until(lambda: _connections(running) == 1)
+        assert running.end() == (0, "")
+
+
+def _connections(running: BrokerProcess) -> float:
+    """Return how many there are, with the one that asks."""
+    connection = http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=20)
+    try:
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+    finally:
+        connection.close()
+    return float(next(each for each in lines if each.startswith("motemq_connections ")).split()[1])
 
 
 def test_a_stranger_cannot_stop_the_broker(running: BrokerProcess) -> None:

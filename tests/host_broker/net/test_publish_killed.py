@@ -29,6 +29,23 @@ from motemq.cli import main
 {method} = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 main()
 """
+_FAILS_ONCE = """
+import errno
+from host_broker.net.journal.writer import Journal
+from host_broker.net.storage.deduplicator import Deduplicator
+from motemq.cli import main
+
+failures = [TimeoutError() if "{method}" == "Journal.reach" else OSError(errno.ENOSPC, "full")]
+works = {method}
+
+def fails(self, *said):
+    if failures and said[-1] not in ("kept", "written"):
+        raise failures.pop()
+    return works(self, *said)
+
+{method} = fails
+main()
+"""
 # What is longer than one read, to as many topics: the broker makes many runs of it.
 _BODY = b"".join(
     struct.pack(">BBI", 0, 6, 400) + b"t/%04d" % number + b"%04d" % number * 100
@@ -38,6 +55,10 @@ _KNOWN = {"published": 0, "known": True}
 
 
 def _post(port: int, number: str) -> dict[str, object]:
+    return _answer(port, number)[1]
+
+
+def _answer(port: int, number: str) -> tuple[int, dict[str, object]]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         headers = {
@@ -46,8 +67,8 @@ def _post(port: int, number: str) -> dict[str, object]:
             "Publisher-Number": number,
         }
         connection.request("POST", "/publish", _BODY, headers)
-        found: dict[str, object] = json.loads(connection.getresponse().read())
-        return found
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
     finally:
         connection.close()
 
@@ -92,6 +113,30 @@ def test_it_is_published_once_whenever_the_broker_was_killed(tmp_path: Path, met
     assert len(found) == 2 * _MANY
     with broker(*options) as running:
         assert _post(running.ports["auto"], "7.1") == _KNOWN
+
+
+@pytest.mark.parametrize("method", ["Journal.reach", "Deduplicator.remember"])
+def test_what_the_disk_did_not_answer_in_time_is_published_once(
+    tmp_path: Path, method: str
+) -> None:
+    options = ["--data", str(tmp_path), "--listen", "auto://127.0.0.1:0"]
+    program = _FAILS_ONCE.format(method=method)
+    running = spawn([sys.executable, "-c", program, "broker", *options])
+    try:
+        port = int(line_of(running, START_S).rpartition(":")[2])
+        status, said = _answer(port, "7.0")
+        assert (status, "error" in said) == (503, True)
+        assert _answer(port, "7.0") == (200, _KNOWN)
+        assert _post(port, "7.1")["published"] == _MANY
+        running.terminate()
+        assert running.wait(END_S) == 0
+    finally:
+        running.kill()
+        _, stderr = running.communicate()
+    assert stderr == b""
+    found = _journalled(tmp_path)
+    assert [message.client for message in found].count("query:1 7.0") == _MANY
+    assert len(found) == 2 * _MANY
 
 
 def _write(partition: Partition, client: str, protocol: int = 1) -> None:

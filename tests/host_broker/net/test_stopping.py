@@ -1,6 +1,8 @@
 """The seven steps of a soft stop (FMQP R32 to R39), and the hard one (R31), at real sockets."""
 
 import contextlib
+import http.client
+import json
 import socket
 import time
 from pathlib import Path
@@ -183,3 +185,50 @@ def test_terminate_ends_at_once_without_wills() -> None:
                 assert heir.receive(20.0) is None
         with pytest.raises(ConnectFailed):
             fmqp(running.urls["fmqp"])
+
+
+def test_what_is_published_by_http_during_a_stop_is_refused_and_not_lost(tmp_path: Path) -> None:
+    arguments = ("--listen", "auto://127.0.0.1:0", "--data", str(tmp_path / "data"))
+    numbered = {"Publisher": "spark", "Publisher-Number": "1.0"}
+
+    def post(page: http.client.HTTPConnection, **headers: str) -> tuple[int, object]:
+        body = packet(b"home/lamp", b"on")
+        said = {"Content-Type": "application/x-fmqp"} | headers
+        page.request("POST", "/publish", body, said)
+        answer = page.getresponse()
+        document = json.loads(answer.read())
+        return answer.status, document.get("published")
+
+    with (
+        broker(*arguments, "--set", "net.drain_s=60", *LARGE) as running,
+        running.raw("auto") as sleeper,
+        fmqp(running.urls["auto"].replace("auto", "fmqp")) as publisher,
+        contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=20)
+        ) as page,
+    ):
+        sleeper.sendall(SUBSCRIBE)
+        assert post(page) == (200, 1)
+        for _ in range(40):  # more than the kernel takes, so that the stop has to wait
+            publisher.publish("t", bytes(BIG))
+        publisher.sync()
+        running.process.terminate()
+
+        def is_stopping() -> bool:
+            page.request("GET", "/healthz")
+            answer = page.getresponse()
+            answer.read()
+            return answer.status == 503
+
+        until(is_stopping)
+        assert post(page) == (503, None)
+        assert post(page, **numbered) == (503, None)
+        rest(sleeper)
+        assert running.wait() == (0, "")
+    with (
+        broker(*arguments) as running,
+        contextlib.closing(
+            http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=20)
+        ) as page,
+    ):
+        assert post(page, **numbered) == (200, 1)
