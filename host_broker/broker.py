@@ -104,6 +104,7 @@ from host_broker.bus.topic_table import TopicTable, deal
 from host_broker.deadlines import Deadlines
 from host_broker.gradual_unsubscribe import GradualUnsubscribe
 from host_broker.outputs import (
+    LONGEST_CLIENT,
     Buffer,
     Close,
     ConnectionId,
@@ -164,8 +165,9 @@ class Client:
     """One connection.
 
     ``alone`` is the connection as the only receiver. ``internal``: it is a part of this process,
-    counted by nobody. ``answers`` are what it is still to be told of retained messages; meanwhile,
-    or while it pays for steps, what it asks for waits in ``suspended``. ``told``: bytes of answers
+    counted by nobody. ``recorded_as`` is the name that its records have: one that they can have.
+    ``answers`` are what it is still to be told of retained messages; meanwhile, or while it pays
+    for steps, what it asks for waits in ``suspended``. ``told``: bytes of answers
     since it has drained. ``published`` counts its publications. ``queues`` are those it consumes,
     ``own_queues``
     those of them for which it needs no right. ``held_by``: full queues it has to wait for.
@@ -183,6 +185,7 @@ class Client:
     session: Session
     alone: tuple[ConnectionId, ...]
     internal: bool = False
+    recorded_as: str = ""
     closing: bool = False
     published: int = 0
     congested: bool = False
@@ -510,7 +513,7 @@ class Broker:
             self._counts[protocol] += 1
         self._tell_client_count(client)
         self._run(client, self._ask(client, session.opened, now))
-        self._deadlines.renew(connection, session.deadline)
+        self._renew(client)
 
     def _look_back(self, spec: ProtocolSpec) -> None:
         """Have what is published remembered from now on: somebody is there who may ask for it."""
@@ -534,7 +537,7 @@ class Broker:
         else:
             self._suspend(client, commands)
         if session.deadline is not None:
-            self._deadlines.renew(connection, session.deadline)
+            self._renew(client)
 
     def asked(self, connection: ConnectionId, request: PageRequest, now: float) -> None:
         """Have a connection of this process answer a page: ``ExtraOutputs.answers``.
@@ -554,7 +557,7 @@ class Broker:
         client = self._internal(connection, now)
         if client is not None:
             self._run(client, self._ask(client, client.session.rows, found, now))
-            self._deadlines.renew(connection, client.session.deadline)
+            self._renew(client)
 
     def not_reached(self, connection: ConnectionId, tag: object, reason: str, now: float) -> None:
         """Tell a connection that what it wanted dialed (``ExtraOutputs.outgoing``) is not there."""
@@ -565,7 +568,7 @@ class Broker:
                 self._run(client, commands)
             else:
                 self._suspend(client, commands)
-            self._deadlines.renew(connection, client.session.deadline)
+            self._renew(client)
 
     def _internal(self, connection: ConnectionId, now: float) -> Client | None:
         client = self._clients.get(connection)
@@ -618,7 +621,7 @@ class Broker:
         for queue in self._consumed_by(client):
             queue.proceed(connection)
             self._deliver_queue(queue)
-        self._deadlines.renew(connection, client.session.deadline)
+        self._renew(client)
 
     def sent(self, connection: ConnectionId) -> list[bytes]:
         """Say that all is sent that a connection of ``ExtraOutputs.paced`` was given; returns the
@@ -638,7 +641,7 @@ class Broker:
             return
         self._begin(client.connection, now)
         self._run_all(client, self._ask(client, tell, answer))
-        self._deadlines.renew(client.connection, client.session.deadline)
+        self._renew(client)
 
     def congested(self, connection: ConnectionId, congested: bool, now: float) -> None:
         """Say that a connection takes no more for now, or takes more again: queues wait for it."""
@@ -681,7 +684,7 @@ class Broker:
             address = client.principal.address
             self._log_in(client, command, self.access.settle(undecided, right, address, now))
         self._extra.releases[connection, _HELD_LOGIN] = None
-        self._deadlines.renew(connection, client.session.deadline)
+        self._renew(client)
 
     def access_changed(self, now: float) -> None:
         """Users or rules have changed: who is connected stays, with what it may from now on.
@@ -895,7 +898,7 @@ class Broker:
                     self._run_all(client, commands)  # time does not wait for what it has asked for
             except Exception as error:
                 self._fail(client, error)  # the others of this moment have their turn
-            self._deadlines.renew(connection, client.session.deadline)
+            self._renew(client)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is wanted; may come a little before anything is due."""
@@ -1663,7 +1666,7 @@ class Broker:
     ) -> bool:
         """Ask a filter; one that raises wants nothing, and its failure is the subscriber's."""
         try:
-            return filter is None or filter(topic, properties, body)
+            return filter is None or bool(filter(topic, properties, body))
         except Exception as error:
             if len(self._extra.failures) < _MOST_FAILURES:
                 self._extra.failures.append(Failure("filter", max(subscriber, 0), error))
@@ -1687,7 +1690,7 @@ class Broker:
                 self._hold_publisher(_behind(connection))
             elif receiver.slow == "drop-oldest":
                 self._shed(receiver)
-        self._deadlines.renew(connection, session.deadline)
+        self._renew(receiver)
 
     def _shed(self, client: Client) -> None:
         """Have a client that is behind hear the newest, in the place of what it has not heard."""
@@ -1713,6 +1716,13 @@ class Broker:
         except Exception as error:
             self._fail(client, error)
             return ()
+
+    def _renew(self, client: Client) -> None:
+        """Note when a session wants its ``tick``."""
+        try:
+            self._deadlines.renew(client.connection, client.session.deadline)
+        except TypeError as error:  # it is no time; whose words these are does not pay for it
+            self._fail(client, error)
 
     def _fail(self, client: Client, error: Exception) -> None:
         self._extra.failures.append(Failure("session", client.connection, error))
@@ -1914,10 +1924,15 @@ class Broker:
                     self._end_record()
                 return
             self._end_record()
+        name = client.session.client
+        if name is not client.recorded_as:
+            if len(name.encode()) > LONGEST_CLIENT:
+                raise ValueError(f"the name of a client is at most {LONGEST_CLIENT} bytes long")
+            client.recorded_as = name
         record = Record(
             client.connection,
             client.spec.journal_code,
-            client.session.client,
+            name,
             count,
             body,
             encoding,
@@ -1935,6 +1950,8 @@ class Broker:
     # ---- subscriptions ----
 
     def _subscribe(self, client: Client, command: Subscribe) -> None:
+        if client.closing and command.queue is None:
+            return  # nobody would end it
         subscriber = client.connection
         if not command.prefix and topic_fault(command.topic):
             self._answer(client, command, "bus.topic")
@@ -2353,6 +2370,8 @@ class Broker:
                     self._extra.releases[publisher.connection, "queue"] = None
 
     def _consume(self, client: Client, command: Consume) -> None:
+        if client.closing:
+            return  # nobody would take what it is given
         if not self._may_use_queue(client, command, "subscribe"):
             return
         queue = self._queue_for(client, command, command.queue)
@@ -2462,6 +2481,8 @@ class Broker:
     def _send(self, client: Client, command: Send) -> None:
         if client.closing:
             return  # refused in the middle of what it asked for: the rest is not true any more
+        if type(command.data) is not bytes and not isinstance(command.data, Buffer):
+            raise TypeError(f"a session sends bytes, not {type(command.data).__name__}")
         cause = self._cause
         if command.acknowledges:
             self._cause = client.connection
@@ -2529,7 +2550,7 @@ class Broker:
         search = self._searches.popleft()
         if not search.client.closing:
             self._cannot_ping(search.client, search.command, search.mute, why)
-            self._deadlines.renew(search.client.connection, search.client.session.deadline)
+            self._renew(search.client)
 
     def _begin_ping(self, client: Client, command: Ping, pinged: Client) -> bool:
         """Ask one for a sign of life; False if its protocol has none."""
@@ -2542,7 +2563,7 @@ class Broker:
             self._end_ping(next(iter(self._pings)), None, "has not answered yet")
         self._pings[tag] = _Pinged(client.connection, pinged.connection, self._now, command.answer)
         self._run_all(pinged, commands)
-        self._deadlines.renew(pinged.connection, pinged.session.deadline)
+        self._renew(pinged)
         return True
 
     def _cannot_ping(
@@ -2572,7 +2593,7 @@ class Broker:
             return
         passed = None if now is None else now - ping.began
         self._run_all(asker, self._ask(asker, ping.answer, passed, why))
-        self._deadlines.renew(asker.connection, asker.session.deadline)
+        self._renew(asker)
 
     def _hold_publishers(self, client: Client, command: HoldPublishers) -> None:
         holds = command.held and not client.closing
@@ -2609,7 +2630,7 @@ class Broker:
         woken = self._clients.get(connection)
         if woken is not None and not woken.closing:
             self._run_all(woken, self._ask(woken, woken.session.tick, self._now))
-            self._deadlines.renew(woken.connection, woken.session.deadline)
+            self._renew(woken)
 
     def _suspect(self, client: Client, command: Suspect) -> None:
         self._extra.suspects.append(command.connection)

@@ -19,12 +19,13 @@ class Deadlines:
         self._entered: dict[ConnectionId, float] = {}
 
     def renew(self, connection: ConnectionId, deadline: float | None) -> None:
-        """Set or (None) drop a connection's deadline."""
+        """Set or (None) drop a connection's deadline. Raises TypeError for what is no time."""
         if deadline is None:
             self._wanted.pop(connection, None)
             return
+        is_earlier = deadline < self._entered.get(connection, float("inf"))
         self._wanted[connection] = deadline
-        if deadline < self._entered.get(connection, float("inf")):
+        if is_earlier:
             self._enter(connection, deadline)
 
     def next(self) -> float | None:
@@ -45,7 +46,7 @@ class Deadlines:
             if wanted <= now:
                 del self._wanted[connection]
                 found.append(connection)
-            else:
+            elif wanted > now:  # what is no number never comes, and has no place in a heap
                 self._enter(connection, wanted)
         yield from found
 

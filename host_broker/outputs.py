@@ -16,6 +16,7 @@ from host_broker.tables import Statement
 
 Buffer = bytes | bytearray | memoryview
 ConnectionId = int  # from 1, never reused; 0 is the broker itself
+LONGEST_CLIENT = 65_535  # bytes of the name of a client in a record
 
 
 @dataclass(frozen=True, slots=True)

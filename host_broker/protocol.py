@@ -154,7 +154,8 @@ class ProtocolSpec(AddressForm):
 class Session(Protocol):
     """One connection's translation of its peer's words into the bus's commands.
 
-    ``client``: the name for the journal, "" if the protocol has none. ``label``: what the client
+    ``client``: the name for the journal, at most 65,535 bytes of UTF-8, "" if the protocol has
+    none. ``label``: what the client
     calls itself, for people who look; it proves nothing. ``deadline``: when ``tick``
     wants to be called, on the clock of ``now``; None = never. While something that its peer has
     said may be unread ``tick`` waits, but no longer than until ``latest``. ``verbatim``: the peer

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from operator import index
 
 from host_broker.bus.delivery import Filter
 from host_broker.bus.ordered import OrderedKeys
@@ -135,6 +136,8 @@ class Bus:
         queue = self.queues.get(name)
         if queue is None and (restored or len(self.queues) < self._settings.max_queues):
             most, most_bytes = self._settings.max_queue_messages, self._settings.max_queue_bytes
+            # They are on file with the queue, which nobody could read otherwise.
+            max_messages, max_bytes = index(max_messages), index(max_bytes)
             queue = self.queues[name] = Queue(
                 name,
                 policy,

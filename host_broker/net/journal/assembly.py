@@ -21,13 +21,12 @@ from host_broker.net.journal.format import (
     pack_column,
 )
 from host_broker.net.journal.mark import PROTOCOL, is_mark
-from host_broker.outputs import Buffer, Record
+from host_broker.outputs import LONGEST_CLIENT, Buffer, Record
 
 _PACKETS, _WITH_PROPERTIES = 1, 2
 # Bytes of a body that is kept as it is until it is written. Shorter ones are copied when they come:
 # the thread would find each of hundreds in another place of a memory that only the loop has near.
 LONG_BODY = 32 * 1024
-_LONGEST_CLIENT = 65535
 _HEADER = Struct(">BBI")
 _LENGTH = Struct(">I")
 
@@ -108,8 +107,8 @@ class PythonAssembler:
             partition = record.connection % self._partitions
             size = len(record.body)
             lengths = [size] if record.count == 1 else message_lengths(record)
-            if len(record.client.encode()) > _LONGEST_CLIENT:
-                raise ValueError(f"the name of a client is at most {_LONGEST_CLIENT} bytes long")
+            if len(record.client.encode()) > LONGEST_CLIENT:
+                raise ValueError(f"the name of a client is at most {LONGEST_CLIENT} bytes long")
             block = self._open.get(partition)
             if block is not None and block.size + size > self._most_bytes:
                 self._closed.append((partition, block))

@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from host_broker.bus.commands import Command, Consume, Enqueue, Publish, Send, Subscribe
+from host_broker.bus.commands import (
+    Command,
+    Consume,
+    Disconnect,
+    Enqueue,
+    OpenQueue,
+    Publish,
+    Send,
+    Subscribe,
+)
 from host_broker.bus.publication import Properties
 from tests.host_broker.scripted import Stage, run
 
@@ -236,3 +245,121 @@ def test_a_session_that_fails_to_speak_first_is_disconnected() -> None:
     assert [close.connection for close in stage.closes] == [failing]
     stage.do(other, Send(b"fine"))
     assert stage.sent[other] == b"fine"
+
+
+class _Undecided:
+    """What a filter returns that has no truth, as an array of several numbers."""
+
+    def __bool__(self) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+
+def test_a_filter_whose_answer_is_neither_true_nor_false_harms_nobody() -> None:
+    stage = _stage()
+    undecided: Any = lambda *_: _Undecided()  # noqa: E731
+    failing, fine, publisher = stage.enter(), stage.enter(), stage.enter()
+    stage.do(failing, Subscribe(b"a", 1, filter=undecided))
+    stage.do(failing, Subscribe(b"a", filter=undecided, queue=b"q"), Consume(b"q", 9))
+    stage.do(fine, Subscribe(b"a"))
+    stage.do(publisher, run((b"a", b"1")))
+    assert stage.given(failing) == []
+    assert len(stage.given(fine)) == 1
+    assert stage.closes == []
+    assert [failure.part for failure in stage.failures] == ["filter"] * 2
+
+
+@pytest.mark.parametrize("how", ["after its end", "as its last words"])
+def test_who_has_ended_subscribes_to_nothing_and_takes_nothing(how: str) -> None:
+    """What waits in the queue is for others; nobody looks for a consumer that is not there."""
+    stage = Stage()
+    gone, fine = stage.enter(), stage.enter()
+    stage.do(fine, OpenQueue(b"q"), Enqueue(b"q", b"1"))
+    wants = Subscribe(b"a"), Consume(b"q", 9)
+    if how == "after its end":
+        stage.do(gone, Disconnect("it has had enough"), *wants)
+    else:
+        stage.session(gone).last = wants
+    stage.close(gone)
+    assert not any(stage.broker.wanted([b"a"], 100))
+    assert not stage.broker.queues[b"q"].consumers
+    stage.do(fine, Consume(b"q", 9))
+    assert stage.queued(fine) == [b"1"]
+
+
+@pytest.mark.parametrize("data", [None, [b"x"], "text"])
+def test_what_is_no_bytes_is_sent_to_nobody(data: Any) -> None:
+    """Or what others are sent in the same turn would go with it."""
+    stage = _stage()
+    failing, fine = stage.enter(), stage.enter()
+    stage.do(failing, Send(data))
+    assert [close.connection for close in stage.closes] == [failing]
+    stage.do(fine, Send(bytearray(b"f")), Send(memoryview(b"ine")))
+    assert stage.sent[fine] == b"fine"
+
+
+@pytest.mark.parametrize("name", ["x" * 65_536, "\ud800", 5])
+def test_a_name_that_the_journal_cannot_keep_ends_that_client(name: Any) -> None:
+    """It is said before anybody is sent what the client publishes."""
+    stage = _stage()
+    failing, fine, receiver = stage.enter(), stage.enter(), stage.enter()
+    stage.do(receiver, Subscribe(b"a"))
+    stage.session(fine).client = "x" * 65_535
+    stage.session(failing).client = name
+    stage.do(failing, run((b"a", b"1")))
+    assert [close.connection for close in stage.closes] == [failing]
+    assert [failure.connection for failure in stage.failures] == [failing]
+    stage.do(fine, run((b"a", b"2")))
+    assert [[body for _, _, body in each.each()] for each in stage.given(receiver)] == [[b"2"]]
+    assert [record.client for record in stage.records] == ["x" * 65_535]
+
+
+@pytest.mark.parametrize("limits", [{"max_messages": 1.5}, {"max_bytes": "9"}])
+def test_limits_of_a_queue_that_are_no_whole_numbers_open_none(limits: Any) -> None:
+    """What is on file of a queue is read when the broker starts."""
+    stage = _stage()
+    failing = stage.enter()
+    stage.do(failing, OpenQueue(b"q", **limits))
+    assert [close.connection for close in stage.closes] == [failing]
+    assert b"q" not in stage.broker.queues
+
+
+@pytest.mark.parametrize("how", ["given", "tick"])
+def test_a_deadline_that_is_no_time_is_that_connections(how: str) -> None:
+    stage = _stage()
+    failing, fine, publisher = stage.enter(), stage.enter(), stage.enter()
+    for client in (failing, fine):
+        stage.do(client, Subscribe(b"a"))
+    session = stage.session(failing)
+    soon: Any = "soon"
+
+    def say(*_: object) -> Sequence[Command]:
+        session.deadline = soon
+        return ()
+
+    if how == "given":
+        session.reply = say
+        stage.do(publisher, run((b"a", b"1")))
+    else:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(session), "tick", lambda each, now: each.reply(now))
+            for client in (failing, fine):
+                stage.broker._deadlines.renew(client, stage.now + 1)
+            session.reply = say
+            stage.advance(2)
+        session.reply = lambda given: ()
+        stage.do(publisher, run((b"a", b"1")))
+    assert len(stage.given(fine)) == 1
+    assert {close.connection for close in stage.closes} == {failing}
+
+
+def test_a_deadline_that_is_no_number_is_nobody_elses() -> None:
+    stage = Stage()
+    strange, fine, watching = stage.enter(), stage.enter(), stage.enter()
+    stage.do(watching, Subscribe(b"due"))
+    stage.broker._deadlines.renew(strange, stage.now + 1)
+    stage.broker._deadlines.renew(strange, float("nan"))
+    stage.advance(2)
+    stage.session(fine).due = [Publish(b"due", b"x")]
+    stage.broker._deadlines.renew(fine, stage.now + 1)
+    stage.advance(2)
+    assert len(stage.given(watching)) == 1
