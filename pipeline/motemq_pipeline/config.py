@@ -138,6 +138,7 @@ class Source(TomlTable):
     starting: _Starting = "earliest"
     max_rows: _Count = 200_000
     group: str = ""
+    fail_on_data_loss: bool = True
 
     @classmethod
     def between(cls, table: Mapping[str, Any], context: Any) -> Iterator[Mistake]:

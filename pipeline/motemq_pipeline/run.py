@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from motemq_pipeline.maintenance import Maintenance
 from motemq_pipeline.source_options import token_file
 from motemq_pipeline.status import BRONZE, QueryStatus, RunStatus, now, only_run, write_status
 from motemq_pipeline.streams import Streams
-from pyspark_motemq.stream import UNREACHABLE
+from pyspark_motemq.stream import LOST, UNREACHABLE
 
 _LOOK_S = 0.5
 _STATUS_S = 1.0
@@ -78,10 +78,13 @@ class _Watch:
 
     def look(self, streams: Streams, given_up: tuple[str, ...]) -> None:
         """Tell, once a second."""
-        self._given_up = given_up
+        self._note(given_up)
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _STATUS_S
             self._say(streams, "running")
+
+    def _note(self, given_up: Iterable[str]) -> None:
+        self._given_up = tuple(dict.fromkeys((*self._given_up, *given_up)))
 
     def last(self, streams: Streams, state: str) -> None:
         """Tell how it ended."""
@@ -137,6 +140,7 @@ class _Watch:
         if name == BRONZE:
             newest = _offset(source.latestOffset)
             self._unreachable = (newest or {}).get(UNREACHABLE, {})
+            self._note(f"{name}: {what}" for what in (newest or {}).get(LOST, ()))
             if newest is None or done is None:
                 return None
             numbers = {key: at for key, at in newest.items() if key.isdecimal()}  # not their ids

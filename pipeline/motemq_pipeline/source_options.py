@@ -27,6 +27,7 @@ def source_options(source: Source, token: Path | None, reader: str = "") -> dict
         "topics": source.topics,
         "startingOffsets": source.starting,
         "maxRowsPerTrigger": str(source.max_rows),
+        "failOnDataLoss": "" if source.fail_on_data_loss else "false",
         # Each query reads on its own, so it has a position of its own.
         "group": f"{source.group}-{reader}" if source.group and reader else "",
     }

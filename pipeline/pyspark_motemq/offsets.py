@@ -25,7 +25,8 @@ _BEGUN = "begun_ns"
 class Position:
     """``numbers`` by partition; ``journals``: UUIDs, by partition // ``PARTITIONS``.
 
-    A position of before there were UUIDs has none, and is taken for any journal's. ``begun_ns``:
+    A position of before there were UUIDs has none, and is taken for any journal's. A partition
+    without a number, of a journal that is named, came later: nothing of it was read. ``begun_ns``:
     when the query began, as long as it has to be known for journals that have yet to be seen.
     """
 
@@ -49,11 +50,16 @@ class Position:
             found[_BEGUN] = self.begun_ns
         return found
 
+    @property
+    def seen(self) -> set[int]:
+        """The journals that the query has seen, also those that had no message yet."""
+        return {number // PARTITIONS for number in self.numbers} | set(self.journals)
+
     def entering(self, partitions: Iterable[int]) -> set[int]:
         """Return those of ``partitions`` whose journal this query has not seen since it began."""
         if self.begun_ns is None:
             return set()
-        seen = {number // PARTITIONS for number in self.numbers}
+        seen = self.seen
         return {number for number in partitions if number // PARTITIONS not in seen}
 
     def check(self, there: Mapping[int, str], names: Mapping[int, str]) -> None:

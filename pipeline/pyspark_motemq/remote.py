@@ -330,6 +330,7 @@ class Brokers:
         self._pool: ThreadPoolExecutor | None = None
         self._asked: dict[int, Future[_States]] = {}  # questions without an answer yet
         self._unreachable: dict[int, str] = {}  # why
+        self._identities: dict[int, str] = {}  # of those whose partitions were returned
 
     def __reduce__(self) -> tuple[object, ...]:
         """Travel to executors as what it was made of: threads do not travel."""
@@ -340,11 +341,12 @@ class Brokers:
 
         A broker that does not answer is waited for.
         """
-        wanted = [each for at, each in enumerate(self._remotes) if of is None or at in of]
+        wanted = {at: each for at, each in enumerate(self._remotes) if of is None or at in of}
         found: _States = {}
         with ThreadPoolExecutor(len(self._remotes)) as pool:
-            for states in pool.map(Remote.partitions, wanted):
+            for states in pool.map(Remote.partitions, wanted.values()):
                 found.update(states)
+        self._identities.update({at: remote.identity for at, remote in wanted.items()})
         self._refuse_twice()
         return found
 
@@ -364,6 +366,7 @@ class Brokers:
                 continue
             try:
                 found.update(self._asked.pop(number).result())
+                self._identities[number] = self._remotes[number].identity
                 self._unreachable.pop(number, None)
             except BrokerUnavailable as error:
                 self._unreachable[number] = str(error)
@@ -393,8 +396,9 @@ class Brokers:
     def _refuse_twice(self) -> None:
         """Raise ``JournalError`` if two brokers have one journal: it would be read twice."""
         seen: dict[str, int] = {}
-        for number, identity in self.identities().items():
-            first = seen.setdefault(identity, number)
+        for number, remote in enumerate(self._remotes):
+            identity = remote.identity
+            first = seen.setdefault(identity, number) if identity else number
             if first != number:
                 raise JournalError(
                     f"option brokers: {self._brokers[first].url} and {self._brokers[number].url} "
@@ -403,9 +407,12 @@ class Brokers:
                 )
 
     def identities(self) -> dict[int, str]:
-        """Return the UUIDs of the journals that were asked, in the order of the brokers."""
-        found = {number: remote.identity for number, remote in enumerate(self._remotes)}
-        return {number: identity for number, identity in found.items() if identity}
+        """Return the UUIDs of the journals whose partitions were returned, by broker.
+
+        One that has answered since is not among them: a position that names a journal has all of
+        its partitions that there were.
+        """
+        return dict(self._identities)
 
     def since(self, time_ns: int, of: Collection[int] | None = None) -> dict[int, int]:
         """Return, by partition, the first message read at ``time_ns`` or later.

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +24,10 @@ from pyspark_motemq.options import Options
 from pyspark_motemq.tasks import Range, read_task, tasks_of
 
 _log = logging.getLogger(__name__)
-UNREACHABLE: Final = "unreachable"  # of the latest offset in Spark's report, by broker: why
+# Of the latest offset in Spark's report:
+UNREACHABLE: Final = "unreachable"  # by broker: why
+LOST: Final = "lost"  # what was passed over, in sentences
+_MOST_LOST: Final = 20  # sentences, the latest
 # Where a query begins that has yet to find that out. Spark notes where a batch ends, not where the
 # first one begins, and asks for that again when it repeats it: "latest" would be later by then.
 _BEGINNING: Final[Offset] = {"starting": "now"}
@@ -43,6 +47,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[int, PartitionState] | None = None  # of AvailableNow
         self._waiting_since: float | None = None  # fewer messages than a batch must have
         self._unreachable: set[int] = set()  # brokers that did not answer last time
+        self._passed_over: list[str] = []  # what was lost, without failOnDataLoss
         if options.group and not options.brokers:
             self._journal.acknowledge(options.group, {})
 
@@ -110,13 +115,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Offset | None:
         """Return where the journal is now, for Spark's report of how far behind a query is.
 
-        ``unreachable`` says why the brokers do not answer of which there are no numbers.
+        ``unreachable`` says why the brokers do not answer of which there are no numbers; ``lost``,
+        which messages this reader has passed over because they are no longer there.
         """
         partitions = self._reachable()
         found = self._position({number: state.next for number, state in partitions.items()})
         if unreachable := self._journal.unreachable():
             names = self._options.names()
             found[UNREACHABLE] = {names[number]: why for number, why in unreachable.items()}
+        if self._passed_over:
+            found[LOST] = list(self._passed_over)
         return found
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -177,10 +185,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return a position; of who does not answer, the journal is that of ``before``."""
         if before is None:
             return Position(numbers, self._journal.identities()).written()
-        seen = {number // PARTITIONS for number in numbers}
-        begun_ns = before.begun_ns if seen < self._options.names().keys() else None
         journals = {**before.journals, **self._journal.identities()}
-        return Position(numbers, journals, begun_ns).written()
+        found = Position(numbers, journals, before.begun_ns)
+        if found.seen >= self._options.names().keys():
+            found = replace(found, begun_ns=None)
+        return found.written()
 
     def _checked(self, offset: Offset) -> Position:
         """Return a position; raises ``JournalError`` if it is of another journal."""
@@ -231,7 +240,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def _begin(self, position: Position, partitions: dict[int, PartitionState]) -> dict[int, int]:
-        """Return where each partition goes on; a new one begins with its oldest message."""
+        """Return where each partition goes on; a new one begins with its first message.
+
+        Of a journal that this query has not seen before it is the oldest that there is.
+        """
         found = {}
         for number, state in partitions.items():
             at = position.numbers.get(number, 0)
@@ -241,7 +253,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 else:
                     self._rewound(number, at, state.next)
                 at = state.next
-            elif at < state.first and number in position.numbers:
+            elif at < state.first and (
+                number in position.numbers or number // PARTITIONS in position.journals
+            ):
                 self._lost(number, at, state.first)
             found[number] = max(at, state.first)
         return found
@@ -263,7 +277,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fail(self, text: str) -> None:
         if self._options.fail_on_data_loss:
             raise JournalError(
-                text + "; read on without them by option failOnDataLoss=false, or begin with a "
-                "new checkpoint"
+                text + "; read on without them by option failOnDataLoss=false (in the file of a "
+                "pipeline: [source] fail_on_data_loss = false), or begin with a new checkpoint"
             )
-        _log.warning("motemq: %s", text)
+        if text not in self._passed_over:
+            _log.warning("motemq: %s", text)
+            self._passed_over = [*self._passed_over, text][-_MOST_LOST:]

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import threading
 from collections.abc import Iterable
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -208,6 +209,29 @@ def test_what_moves_begins_with_those_who_answer(tmp_path: Path, starting: str) 
                 (10_000, b"%d" % number) for number in range(0 if some_before else 4, 6)
             ]
             assert set(at[-1]) == {"0", "10000", "journals"}
+
+
+def test_a_position_names_no_journal_whose_partitions_it_has_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that answers a moment too late: what it had deleted before is no loss of a query."""
+    may_answer = threading.Event()
+
+    def answer(of: remote.Remote, path: str, _: float | None = None) -> list[dict[str, int]]:
+        if of._base:
+            assert may_answer.wait(30)
+        of.identity = f"journal {of._base}"
+        return [{"partition": 0, "first": 7, "next": 9, "bytes": 2}]
+
+    monkeypatch.setattr(remote.Remote, "_overview", answer)
+    monkeypatch.setattr(remote, "_WAIT_S", 0.01)
+    brokers = Brokers([Broker("http://127.0.0.1:1"), Broker("http://127.0.0.1:2")])
+    assert set(brokers.reachable()) == {0}
+    may_answer.set()
+    wait(brokers._asked.values())
+    assert brokers.identities() == {0: "journal 0"}
+    assert set(brokers.reachable()) == {0, 10_000}
+    assert brokers.identities() == {0: "journal 0", 1: "journal 10000"}
 
 
 def test_what_moves_waits_for_one_broker(tmp_path: Path) -> None:

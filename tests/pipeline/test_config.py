@@ -43,6 +43,7 @@ topics = ["home/*", "lab/*"]
 starting = "-10min"
 max_rows = 5000
 group = "tables"
+fail_on_data_loss = false
 
 [tables]
 folder = "/data/tables"
@@ -69,6 +70,8 @@ speculation = true
     assert config.source.brokers == ("http://127.0.0.1:8765", "https://far:8765")
     assert (config.source.topics, config.source.starting) == ("home/*,lab/*", "-10min")
     assert (config.source.max_rows, config.source.group) == (5000, "tables")
+    assert not config.source.fail_on_data_loss
+    assert source_options(config.source, None)["failOnDataLoss"] == "false"
     assert config.registry == tmp_path / "my.toml"
     assert config.rig == Path("~/rig").expanduser()
     assert (config.trigger_s, config.gold_every_s, config.compact_every_s) == (0.25, 90.0, 7200.0)

@@ -91,6 +91,32 @@ def test_a_journal_that_was_rewound_is_refused(tmp_path: Path) -> None:
     assert _latest(careless, at)["0"] == 3
 
 
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+@pytest.mark.parametrize("was_empty", [False, True])
+def test_what_a_partition_lost_before_it_was_first_seen_is_refused(
+    tmp_path: Path, starting: str, was_empty: bool
+) -> None:
+    """A partition begins with the first connection that has its number, be it after the query."""
+    (tmp_path / "journal.json").write_text(f'{{"format": 2, "id": "{JOURNAL}"}}')
+    if not was_empty:
+        _write(tmp_path, 5)
+    options = {"path": str(tmp_path), "startingOffsets": starting}
+    reader = _reader(**options)
+    at = _latest(reader, reader.initialOffset())
+    assert "1" not in at
+    trimmed = Segment(1, 40)
+    for number in (40, 41):
+        trimmed.record(Sender(1, 1), [packet("a", b"%d" % number)])
+    trimmed.write(tmp_path)
+    words = rf"messages 0 to 39 of partition 1 of .*{re.escape(str(tmp_path))} are not in"
+    with pytest.raises(JournalError, match=words):
+        _latest(_reader(**options), at)
+    careless = _reader(**options, failOnDataLoss="false")
+    end = _latest(careless, at)
+    (task,) = careless.partitions(at, end)
+    assert [row for batch in careless.read(task) for row in batch.to_pydict()["seq"]] == [40, 41]
+
+
 def test_a_beginning_that_has_yet_to_come_is_refused(tmp_path: Path) -> None:
     """A number that was kept is of another journal, or this one was begun anew."""
     _write(tmp_path, 5)

@@ -101,6 +101,13 @@ def test_health_shows_gaps_and_duplicates(page: _Page) -> None:
     assert shown[ODD_BOARD] == ["fmqp", "3", "0", "0", "no end message"]
 
 
+def test_health_shows_the_day_on_which_a_board_was_heard(page: _Page) -> None:
+    """A board may be silent for weeks."""
+    for row in page.rows["health"][1:]:
+        for time in row[-2:]:
+            assert re.fullmatch(r"2026-01-01 00:\d\d:\d\d", time)
+
+
 def test_tables_are_counted(page: _Page, desk: Tables) -> None:
     counted = {row[0]: row[1] for row in page.rows["tables"][1:]}
     assert counted["bronze_messages"] == str(MESSAGES)
@@ -146,3 +153,34 @@ def test_values_that_no_axis_can_have_are_left_out_of_a_figure(odd: float) -> No
     ]
     for figures in (charts.latest(readings), charts.telemetry(windows)):
         assert [">north<" in figure for figure in figures] == [True]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["室温-1", "🌡 north"],
+        ["x" * 200],
+        [f"greenhouse/building-3/north-wing/bench-{number:04}" for number in range(8)],
+        [f"esp32-a1b2c3d4e5f{number:x}" for number in range(8)],
+    ],
+    ids=["letters that no font here has", "long", "long, and alike", "as boards are often called"],
+)
+def test_a_figure_has_room_and_letters_for_any_name(names: list[str]) -> None:
+    """A warning of Matplotlib, which is an error here, would be on the terminal, in its words."""
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    readings = [
+        {"sensor": name, "unit": "", "board": board, "value": 1.0 * number, "event_time": at}
+        for number, board in enumerate(names)
+        for name in (names[0], "temperature")
+    ]
+    windows = [
+        {**row, "mean": 1.0, "min": 0.0, "max": 2.0, "window_start_ms": 0} for row in readings
+    ]
+    figures = [*charts.latest(readings), *charts.telemetry(windows)]
+    figures.append(charts.round_trips({name: [1000.0, 2000.0] for name in names}))
+    for figure in figures:
+        assert figure is not None
+        shown = re.findall(r">([^<>]+)</text>", figure)
+        assert max(map(len, shown)) <= 40
+        boards = {text for text in shown if text[:5] in {name[:5] for name in names}}
+        assert len(boards) >= len(names)  # each by a name of its own

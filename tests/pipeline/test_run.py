@@ -110,6 +110,33 @@ def test_alerts_of_what_is_there_are_told_once_and_that_is_the_end(
         assert sorted(found) == [f"north{each}" for each in range(0, first + 1, 2)]
 
 
+def test_what_the_journal_has_deleted_ends_a_run_by_name_or_is_told(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal = tmp_path / "journal"
+    text = '[source]\njournal = "journal"\n{}\n[tables]\nfolder = "tables"\n'
+    file = tmp_path / "run.toml"
+    file.write_text(text.format(""))
+    sent = [("home/north/t", b"1")]
+    write_segment(journal, 0, [(Sender(1, 1), sent)])
+    _once(spark, load_config(file))
+    write_segment(journal, 0, [(Sender(1, 1), sent)], 7)
+    write_segment(journal, 1, [(Sender(2, 1), sent)], 5)  # of which nothing was read
+    (journal / "p0000" / f"{0:020}.mjl").unlink()
+    mend = r"fail_on_data_loss = false"
+    with pytest.raises(PySparkException, match=rf"messages \d to \d of partition \d .*{mend}"):
+        _once(spark, load_config(file))
+    file.write_text(text.format("fail_on_data_loss = false"))
+    status = _once(spark, load_config(file))
+    told = sorted(status.given_up)
+    assert [each[: len("bronze: messages 0 to 0 of partition 0")] for each in told] == [
+        "bronze: messages 0 to 4 of partition 1",
+        "bronze: messages 1 to 6 of partition 0",
+    ]
+    assert read_status(tmp_path / "tables" / ".checkpoint").given_up == status.given_up
+    assert _keys(tmp_path / "tables") == [(0, 0), (0, 7), (1, 5)]
+
+
 def test_tables_and_checkpoints_that_do_not_belong_together_are_refused(
     spark: SparkSession, here: RunConfig, desk: Tables, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 import io
 import math
 import re
+import warnings
 from collections import defaultdict
 from typing import Any, Final
 
@@ -17,6 +18,11 @@ from host_broker.printable import printable
 from motemq_pipeline.report.facts import Row
 
 SHOWN_BOARDS = 8  # lines in one figure; more could not be told apart
+_MOST_LETTERS: Final = 40  # of a name in a figure; what is longer lacks its middle
+_LEGEND_LETTERS: Final = 48  # of a line below a small figure, boards' names and lines together
+_LINE_LETTERS: Final = 6  # what the line before a name takes, and the space behind it
+_MOST_COLUMNS: Final = 3
+_LEGEND_LINE: Final = 0.18  # inches
 _MOST_DRAWN: Final = 1e150  # beyond that the arithmetic of Matplotlib's axes overflows
 _INK = "#010203"  # stands for the page's text colour until the SVG is written
 # Okabe and Ito's colours, without those that vanish on white or black.
@@ -88,7 +94,7 @@ def latest(readings: list[Row]) -> list[Markup]:
                 axes.plot(seconds, values, ".-", label=_words(board), linewidth=1.2, markersize=3)
             axes.set_title(_words(f"{sensor}, {unit}" if unit else sensor), fontsize=11, loc="left")
             axes.set_xlabel(f"seconds before {newest:%Y-%m-%d %H:%M:%S} UTC")
-            axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, fontsize=9)
+            _legend_below(figure, axes)
             figures.append(_svg(figure, f"Latest {sensor} per board"))
     return figures
 
@@ -117,9 +123,7 @@ def _sensor(sensor: str, unit: str, boards: dict[str, list[Row]]) -> Markup:
             )
         axes.set_title(_words(f"{sensor}, {unit}"), fontsize=11, loc="left")
         axes.set_xlabel("simulated time, s")
-        axes.legend(
-            loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=3, columnspacing=1.2, fontsize=9
-        )
+        _legend_below(figure, axes)
         return _svg(figure, f"{sensor} per board")
 
 
@@ -131,22 +135,48 @@ def _figure(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
+def _legend_below(figure: Figure, axes: Axes) -> None:
+    """Name the boards below a small figure, which grows with the lines of names that it has."""
+    names = axes.get_legend_handles_labels()[1]
+    of_a_name = _LINE_LETTERS + max(map(len, names), default=0)
+    columns = max(1, min(_MOST_COLUMNS, _LEGEND_LETTERS // of_a_name))
+    lines_more = -(-len(names) // columns) - 1
+    figure.set_figheight(figure.get_figheight() + lines_more * _LEGEND_LINE)
+    axes.legend(
+        loc="upper center",
+        bbox_to_anchor=(0.5, -0.22),
+        ncols=columns,
+        columnspacing=1.2,
+        fontsize=9,
+    )
+
+
 def _drawn(value: float) -> float:
     """Return a value as it is drawn: NaN, which is a gap in a line, if it is too large."""
     return value if abs(value) <= _MOST_DRAWN else math.nan
 
 
 def _words(text: str) -> str:
-    """Return a text as Matplotlib shows it: what a board says is printable."""
-    return printable(text).replace("\t", " ")
+    """Return a text as Matplotlib shows it: what a board says is printable, and not too long."""
+    shown = printable(text).replace("\t", " ")
+    if len(shown) <= _MOST_LETTERS:
+        return shown
+    # Names often differ in their last letters only.
+    half = _MOST_LETTERS // 2
+    return f"{shown[:half]}…{shown[1 - half :]}"
 
 
 def _svg(figure: Figure, label: str) -> Markup:
     """Return the figure as an ``<svg>`` element that refers to nothing outside itself."""
     output = io.StringIO()
-    figure.savefig(
-        output, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-    )
+    with warnings.catch_warnings():
+        # Texts stay texts: the browser has the letters that Matplotlib's font has not.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        figure.savefig(
+            output,
+            format="svg",
+            metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
+        )
     svg = output.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
