@@ -8,7 +8,7 @@ import click
 from host_broker.cli.completion import complete_callable
 from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.message_format import payload_fields
-from host_broker.cli.options import timeout_option, url_argument, usage_errors
+from host_broker.cli.options import Seconds, timeout_option, url_argument, usage_errors
 from host_broker.cli.source import Source, content
 from host_broker.cli.standard_input import StandardInput
 from host_broker.cli.standard_output import put
@@ -36,7 +36,7 @@ from host_broker.printable import json_text, printable
     "-W",
     "--timeout",
     "wait_s",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Seconds(min=0.0, min_open=True),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

@@ -3,6 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import click
 
@@ -13,14 +14,28 @@ from host_broker.client_session import PropertyValue
 from host_broker.printable import printable
 from host_broker.registry import RegistryError
 
+_LONGEST_S = 10**9
 LOCAL_WAIT_S = 3.0  # for a broker on this machine that is just starting
 
 url_argument = click.argument("url", shell_complete=complete_url)
 
+
+class Seconds(click.FloatRange):
+    """A time in seconds, that the kernel's clocks can count."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        seconds: float = super().convert(value, param, ctx)
+        if not seconds <= _LONGEST_S:  # also "nan", which is not less than any least either
+            self.fail(f"{value} is more than {_LONGEST_S} seconds.", param, ctx)
+        return seconds
+
+
 timeout_option = click.option(
     "--answer-within",
     "timeout_s",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Seconds(min=0.0, min_open=True),
     default=5.0,
     show_default=True,
     metavar="SECONDS",

@@ -10,6 +10,7 @@ import click
 from host_broker.cli import round_trips
 from host_broker.cli.failure import failing_clearly
 from host_broker.cli.options import (
+    Seconds,
     connected,
     dialect_option,
     speaker,
@@ -37,7 +38,7 @@ _SAY_EVERY_S = 1.0  # of pings that are lost
     "-i",
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.0),
+    type=Seconds(min=0.0),
     default=0.0,
     metavar="SECONDS",
     help="Between the answer and the next ping.",

@@ -12,6 +12,7 @@ from host_broker.cli.completion import complete_topic
 from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.interest import Interest
 from host_broker.cli.options import (
+    Seconds,
     connected,
     dialect_option,
     quiet_option,
@@ -75,7 +76,7 @@ from host_broker.printable import json_text
     "--delay",
     "--repeat-delay",
     "delay_s",
-    type=click.FloatRange(min=0.0),
+    type=Seconds(min=0.0),
     default=0.0,
     metavar="SECONDS",
     help="Between two messages.",
@@ -90,7 +91,7 @@ from host_broker.printable import json_text
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Seconds(min=0.0, min_open=True),
     metavar="SECONDS",
     help="With --wanted: wait no longer than this for a subscriber.",
 )

@@ -11,6 +11,7 @@ from host_broker.cli import format_string, message_format
 from host_broker.cli.completion import complete_topic
 from host_broker.cli.failure import OutOfTime, failing_clearly
 from host_broker.cli.options import (
+    Seconds,
     connected,
     quiet_option,
     reconnect_option,
@@ -53,7 +54,7 @@ from host_broker.client import Ability, ClientError
     "-W",
     "--timeout",
     "wait_s",
-    type=click.FloatRange(min=0.0, min_open=True),
+    type=Seconds(min=0.0, min_open=True),
     metavar="SECONDS",
     help="Stop this long after the start: exit 0 without --count, 124 with.",
 )

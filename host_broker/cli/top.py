@@ -18,6 +18,7 @@ from host_broker.cli.completion import complete_topic
 from host_broker.cli.failure import failing_clearly
 from host_broker.cli.keyboard import keyboard
 from host_broker.cli.options import (
+    Seconds,
     connected,
     quiet_option,
     reconnect_option,
@@ -52,7 +53,7 @@ Say = Callable[[str], None]
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=0.1),
+    type=Seconds(min=0.1),
     default=1.0,
     show_default=True,
     metavar="SECONDS",

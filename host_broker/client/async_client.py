@@ -112,6 +112,10 @@ class AsyncClient(ClientFace):
         """See ``Client.ping``."""
         return await self._shell.ping(timeout_s)
 
+    async def wait(self, timeout_s: float) -> None:
+        """See ``Client.wait``."""
+        await self._shell.stay(timeout_s)
+
     async def close(self) -> None:
         """See ``Client.close``."""
         self._shell.finish()

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from host_broker.client.arguments import payload_bytes
 from host_broker.client.inbox import Mark
-from host_broker.client.sessions import by_topics
+from host_broker.client.sessions import CALLS_BY_TOPICS, by_topics, with_who_can
 from host_broker.client.shell import Settings, Shell
 from host_broker.client.subscriptions import Subscribed
-from host_broker.client_errors import BadArgument, NotThere, Timeout
+from host_broker.client_errors import BadArgument, NotSupported, NotThere, Timeout
 from host_broker.client_session import Ability, CallByTopics, Message, Publication
 
 _LOOK_S = 0.2  # how soon it is noticed that nobody is there any more
@@ -25,6 +25,15 @@ class _Caller:
     calls: int = 0  # under way
 
 
+def _require_name(target: str) -> None:
+    if not isinstance(target, str):
+        raise TypeError(f"a client's name is str, not {type(target).__name__}")
+    try:
+        target.encode()
+    except UnicodeEncodeError as error:
+        raise BadArgument(f"no client has the name {target!r}: {error}") from error
+
+
 class Calling:
     """The calls of one client."""
 
@@ -35,9 +44,13 @@ class Calling:
 
     async def open(self) -> None:
         """Connect. Raises ``NotThere`` if it is only for calls of a client that is not there."""
-        await self._shell.open()
         target = self._shell.settings.calls
-        if target is not None and Ability.CALL not in self._shell.can:
+        if target is None:
+            return await self._shell.open()
+        _require_name(target)
+        self._require_calls()
+        await self._shell.open()
+        if Ability.CALL not in self._shell.can:
             try:
                 await self._require_there(target, by_topics()(target, ""))
             except BaseException:
@@ -53,15 +66,16 @@ class Calling:
     async def call(self, target: str, payload: bytes, timeout_s: float | None) -> bytes:
         """Ask a client of the broker and return the payload of its answer."""
         payload = payload_bytes(payload)
-        if not isinstance(target, str):
-            raise TypeError(f"a client's name is str, not {type(target).__name__}")
+        _require_name(target)
+        self._require_calls()
         settings = self._shell.settings
-        try:
-            return await self._call(
-                target, payload, settings.timeout_s if timeout_s is None else timeout_s
-            )
-        except UnicodeEncodeError as error:
-            raise BadArgument(f"no client has the name {target!r}: {error}") from error
+        limit_s = settings.timeout_s if timeout_s is None else timeout_s
+        return await self._call(target, payload, limit_s)
+
+    def _require_calls(self) -> None:
+        shell = self._shell
+        if Ability.CALL not in shell.can and not shell.can >= CALLS_BY_TOPICS:
+            raise with_who_can(NotSupported(f"{shell.address} has no {Ability.CALL.value}"))
 
     async def _call(self, target: str, payload: bytes, limit_s: float) -> bytes:
         shell = self._shell

@@ -17,6 +17,7 @@ _KEEPALIVE = {
 }
 # OpenSSL's X509_V_ERR_… codes.
 _WRONG_NAME = (62, 64)  # HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH
+_LONGEST_S = 1e9  # that the kernel can count; who waits for ever waits so long
 _WRONG_TIME = (9, 10)  # CERT_NOT_YET_VALID, CERT_HAS_EXPIRED
 
 
@@ -32,7 +33,7 @@ def dial(address: Address, timeout_s: float) -> socket.socket:
     raw = reach(address, timeout_s)
     try:
         if context is not None:
-            raw.settimeout(max(0.001, deadline - time.monotonic()))
+            raw.settimeout(min(max(0.001, deadline - time.monotonic()), _LONGEST_S))
             raw = context.wrap_socket(raw, server_hostname=address.host)
             raw.setblocking(False)
     except (OSError, UnicodeError, ValueError) as error:
@@ -44,7 +45,7 @@ def dial(address: Address, timeout_s: float) -> socket.socket:
 def reach(address: Address, timeout_s: float) -> socket.socket:
     """Return a connected socket that does not block, before any TLS. Raises ``ConnectFailed``."""
     try:
-        raw = _connected(address, timeout_s)
+        raw = _connected(address, min(timeout_s, _LONGEST_S))
         raw.setblocking(False)
     except (OSError, UnicodeError, ValueError) as error:
         raise _failed(address, error, timeout_s) from error

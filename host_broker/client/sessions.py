@@ -19,6 +19,8 @@ from host_broker.client_session import (
 )
 from host_broker.registry import protocols
 
+# What it takes to call a client without ``Ability.CALL``.
+CALLS_BY_TOPICS = frozenset({Ability.FEEDBACK, Ability.UNCOUNTED})
 _LARGEST_FILE = 64 * 1024  # bytes of an option's file
 
 
@@ -53,7 +55,11 @@ def who_can(ability: Ability) -> list[str]:
     return [
         spec.name
         for spec in protocols().values()
-        if spec.client and ability in abilities(spec.name)
+        if spec.client
+        and (
+            ability in abilities(spec.name)
+            or (ability is Ability.CALL and abilities(spec.name) >= CALLS_BY_TOPICS)
+        )
     ]
 
 
@@ -108,6 +114,8 @@ def check(
             session.subscribe(Subscription(number, (pattern,), filter=filter), 0.0)
     except NotSupported as error:
         raise with_who_can(error) from None
+    except UnicodeEncodeError as error:  # a word of a shell of another encoding
+        raise BadArgument(str(error)) from error
 
 
 def by_topics() -> type[CallByTopics]:

@@ -785,6 +785,15 @@ class Shell:
                 with self.lock:
                     raise self.stalled()
 
+    async def stay(self, timeout_s: float) -> None:
+        """Return after ``timeout_s``; raises as soon as the connection has ended for good."""
+        until = time.monotonic() + timeout_s
+        while True:
+            with self.lock:
+                self.may_publish()  # raises why, if it has ended
+            if not await self._in_time(self._waiting, until):
+                return
+
     async def _in_time(self, those: "list[asyncio.Future[None]]", until: float) -> bool:
         """Wait to be woken with ``those``; False if it is ``until`` before."""
         left_s = until - time.monotonic()

@@ -129,6 +129,8 @@ def check(journal: Path) -> Report:
         report.findings += segment.findings
     report.findings += other_findings(journal)
     identity = read_identity(journal)
+    if identity is None and not report.segments:
+        raise JournalError(f"{journal} has no journal; give the broker's DATA/journal")
     if identity is not None:
         report.staged = missing(journal, identity, nexts)
     return report

@@ -172,3 +172,13 @@ def test_a_broker_that_wants_to_know_who_calls(tmp_path: Path) -> None:
     kept = b"".join(path.read_bytes() for path in data.rglob("*") if path.is_file())
     assert b"desk>kitchen" in kept
     assert token.encode() not in kept
+
+
+@pytest.mark.parametrize("address", ["micromsg2://127.0.0.1:1/desk", "fq://desk@127.0.0.1:1/q"])
+def test_who_cannot_call_is_told_who_can(address: str) -> None:
+    """No broker is asked for that."""
+    done = run("call", address, "kitchen", "x")
+    assert done.returncode == 2
+    said = done.stderr.decode()
+    assert "has no calls; give the broker's fmqp:// URL or " in said
+    assert {"lightmq://", "lightmq+fmqp://", "umq://"} <= set(said.split())

@@ -1,5 +1,6 @@
 """What a person mistypes, and a broker that is not there: the same for every command."""
 
+import os
 import subprocess
 import sys
 
@@ -86,3 +87,47 @@ def test_an_output_that_fails_is_one_clear_line(
     assert done.returncode == 1
     lines = [line for line in done.stderr.decode().splitlines() if line != "subscribed"]
     assert lines == [f"{arguments.split()[0]}: error: cannot write the output: {reason}"]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "1e300"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sub", "{}", "t", "--timeout"],
+        ["pub", "{}", "t", "x", "--delay"],
+        ["pub", "{}", "t", "x", "--wanted", "--wait"],
+        ["ping", "{}", "--interval"],
+        ["ping", "{}", "--answer-within"],
+        ["top", "{}", "--interval"],
+        ["call", "{}", "kitchen", "x", "--timeout"],
+    ],
+    ids=lambda words: f"{words[0]} {words[-1]}",
+)
+def test_what_no_clock_can_count_is_a_usage_error(command: list[str], seconds: str) -> None:
+    url = f"fmqp://127.0.0.1:{port_for_later()}"
+    done = run(*(argument.format(url) for argument in command), seconds)
+    assert done.returncode == 2
+    assert f"{seconds} is more than 1000000000 seconds" in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["call", "fmqp://{}", "gr\udcfcn", "x"],
+        ["call", "lightmq://{}", "gr\udcfcn", "x"],
+        ["sub", "micromsg2://{}/me", "jobs", "--filter", "room=Tgr\udcfcn"],
+        ["sub", "fmqp://{}", "gr\udcfcn"],
+        ["pub", "micromsg2://{}/me", "gr\udcfcn", "x"],
+    ],
+    ids=lambda words: " ".join(words[:2]).replace("{}", "…"),
+)
+def test_words_that_are_no_utf_8_are_a_usage_error(
+    running: BrokerProcess, command: list[str]
+) -> None:
+    """As a shell of another encoding gives them."""
+    url = running.urls.get(command[1].partition("://")[0], "nowhere://127.0.0.1:1")
+    place = url.partition("://")[2]
+    words = (os.fsdecode(word.encode("utf-8", "surrogateescape")) for word in command)
+    done = run(*(word.format(place) for word in words))
+    assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
+    assert b"Error: " in done.stderr

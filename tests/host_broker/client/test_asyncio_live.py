@@ -5,7 +5,15 @@ from collections.abc import AsyncIterable, Iterator
 
 import pytest
 
-from host_broker.client import ConnectionLost, Message, connect_async
+from host_broker.client import (
+    AsyncClient,
+    AsyncSubscription,
+    Client,
+    ConnectionLost,
+    Message,
+    Subscribing,
+    connect_async,
+)
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
 _END_S = 30.0
@@ -111,3 +119,33 @@ def test_a_cancelled_task_leaves_the_client_alive(url: str) -> None:
             assert message.payload == b"x"
 
     asyncio.run(main())
+
+
+def test_who_waits_is_told_that_the_connection_has_ended() -> None:
+    async def main(running: BrokerProcess) -> None:
+        async with connect_async(running.urls["fmqp"]) as client:
+            await client.wait(0.01)
+            await client.wait(0.0)
+            waiting = asyncio.create_task(client.wait(_END_S))
+            await client.ping()
+            assert not waiting.done()
+            running.process.kill()
+            with pytest.raises(ConnectionLost):
+                await waiting
+            with pytest.raises(ConnectionLost):
+                await client.wait(_END_S)
+
+    with broker() as running:
+        asyncio.run(main(running))
+
+
+def test_both_faces_have_the_same_names() -> None:
+    """But for what only commands use."""
+    names = {name for name in dir(Client) if not name.startswith("_")}
+    assert names - set(dir(AsyncClient)) == {"begin_subscribing"}
+    assert set(dir(AsyncClient)) - {"__aenter__", "__aexit__"} <= set(dir(Client))
+    ours, theirs = (
+        {name for name in dir(each) if not name.startswith("_")}
+        for each in (Subscribing, AsyncSubscription)
+    )
+    assert ours == theirs

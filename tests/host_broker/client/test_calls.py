@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from host_broker.client import NotThere, calling, connect
+from host_broker.client import BadArgument, NotSupported, NotThere, calling, connect
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 
@@ -48,3 +48,21 @@ def test_connections_for_calls_are_bounded(
                 assert client.call(name, b"abc") == b"cba"
             assert len(client._calling._callers) == (2 if protocol == "lightmq" else 0)
             assert len(client._calling._interests) == (2 if protocol == "fmqp" else 0)
+
+
+def test_who_cannot_call_says_who_can() -> None:
+    with (
+        broker("--listen", "micromsg2://127.0.0.1:0") as running,
+        connect(running.urls["micromsg2"] + "/desk") as client,
+    ):
+        with pytest.raises(NotSupported, match=r"has no calls; give the broker's fmqp:// URL or "):
+            client.call("kitchen", b"x")
+        assert client.ping() > 0
+
+
+@pytest.mark.parametrize("protocol", ["fmqp", "lightmq"])
+def test_a_name_that_is_no_text_is_the_callers_mistake(
+    running: BrokerProcess, protocol: str
+) -> None:
+    with pytest.raises(BadArgument, match="surrogates not allowed"):
+        connect(running.urls[protocol], calls="gr\udcfcn")

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import os
 import signal
 import socket
@@ -416,3 +417,10 @@ def test_tls_with_more_than_its_buffers_hold(tmp_path: Path) -> None:
             heard = [each.payload for each in itertools.islice(client.messages(_SOON_S), 2_000)]
             assert [int(each.rstrip(b"\0")) for each in heard] == list(range(2_000))
             assert client.ping() > 0
+
+
+def test_who_waits_for_ever_connects(url: str) -> None:
+    """The kernel's clock has an end."""
+    with connect(url, timeout_s=math.inf) as client:
+        assert client.ping() > 0
+        client.publish("for/ever", b"x", confirm=True)

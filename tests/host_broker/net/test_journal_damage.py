@@ -338,6 +338,18 @@ def test_the_commands(tmp_path: Path) -> None:
     assert (nothing.exit_code, "has no journal" in nothing.output) == (1, True)
 
 
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_a_folder_without_a_journal_is_not_said_to_be_whole(command: str, tmp_path: Path) -> None:
+    """As DATA instead of DATA/journal."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    _write(folder / "journal", [1, 2])
+    done = CliRunner().invoke(main, ["journal", command, str(folder)])
+    assert done.exit_code == 1
+    assert f"{folder} has no journal; give the broker's DATA/journal" in done.output
+    assert [path.name for path in folder.iterdir()] == ["journal"]
+
+
 def test_what_a_start_does_not_see_a_check_does() -> None:
     """So that the vectors keep a case of each."""
     corrupt = [segment["corrupt"]["why"] for segment in SEGMENTS if segment["corrupt"]]
