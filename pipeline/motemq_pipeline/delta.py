@@ -49,6 +49,8 @@ _TRIES: Final = 20  # of a commit; only a compaction competes, and that rarely
 _KEEPS_LOG: Final = PostCommitHookProperties(cleanup_expired_logs=False)
 _LOG_CLEANUP: Final = "delta.enableExpiredLogCleanup"
 _LOG_KEPT: Final = "delta.logRetentionDuration"
+# A checkpoint forgets the files that were replaced longer ago, so ``vacuum`` deletes just these.
+_FILES_KEPT: Final = "delta.deletedFileRetentionDuration"
 # However short the history is: streams of a table go by its log, and are always a bit behind.
 LEAST_LOG_S: Final = 600.0
 
@@ -75,7 +77,10 @@ class Table:
 
     @property
     def log_s(self) -> float:
-        """How long an entry of the log is kept at least, in seconds."""
+        """How long an entry of the log, and a file that was replaced, is kept at least, in seconds.
+
+        Who reads what came, by the log, needs the files that it names.
+        """
         return max(self._history_s, LEAST_LOG_S)
 
     def exists(self) -> bool:
@@ -356,23 +361,25 @@ class Table:
         this age, which must be above that of the longest batch.
         """
         with self._in_words():
-            if self.handle().metadata().configuration.get(_LOG_KEPT) != _interval(self.log_s):
-                self._set(_LOG_KEPT, _interval(self.log_s))  # as it is now said
+            for key in (_LOG_KEPT, _FILES_KEPT):
+                if self.handle().metadata().configuration.get(key) != _interval(self.log_s):
+                    self._set(key, _interval(self.log_s))  # as it is now said
             handle = self.handle()
-            self._delete_files(handle, self._history_s, full=False)
+            self._delete_files(handle)
             if orphans_after_s is not None:
-                self._delete_files(handle, max(self._history_s, orphans_after_s), full=True)
+                self._delete_files(handle, math.ceil(max(self.log_s, orphans_after_s) / 3600))
             if handle.version() > 0:
                 handle.create_checkpoint()
             handle.cleanup_metadata()
 
-    def _delete_files(self, handle: DeltaTable, kept_s: float, full: bool) -> None:
+    def _delete_files(self, handle: DeltaTable, orphans_after_h: int | None = None) -> None:
+        """Delete files that were replaced, or whatever else is no file of the table."""
         handle.vacuum(
-            retention_hours=max(1, math.ceil(kept_s / 3600)),
+            retention_hours=orphans_after_h,  # None: what the table says
             dry_run=False,
             enforce_retention_duration=False,
             post_commithook_properties=_KEEPS_LOG,
-            full=full,
+            full=orphans_after_h is not None,
         )
 
     def _committed(
@@ -436,7 +443,7 @@ class Table:
         return {
             _LOG_KEPT: _interval(self.log_s),
             _LOG_CLEANUP: "false",
-            "delta.deletedFileRetentionDuration": _interval(self._history_s),
+            _FILES_KEPT: _interval(self.log_s),
             # Those that executors note (``parquet_files``). delta-rs takes a column whose bounds
             # it expects and does not find for one that is empty.
             "delta.dataSkippingStatsColumns": ",".join(bounded_columns(arrow_schema(self.name))),

@@ -194,6 +194,11 @@ class Folder:
             match = _PARTITION_FOLDER.fullmatch(folder.name)
             if match and folder.is_dir():
                 self._look_at(int(match[1]), folder)
+        within = self._journal / "journal"
+        if not self._segments and (within / "journal.json").is_file():
+            raise JournalError(
+                f"{self._journal} is the DATA of a broker, whose journal is in {within}; give that"
+            )
         identities = {each.journal for all_ in self._segments.values() for each in all_}
         if len(identities) > 1:
             raise JournalError(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
@@ -318,6 +319,40 @@ def test_what_was_replaced_goes_when_its_time_is_over(place: Storage) -> None:
     assert not (log / f"{0:020d}.json").exists()
     assert Table(place, _DATED).count() == 3
     assert table.added(0, 1) is None  # nobody knows any more
+
+
+@pytest.mark.parametrize(
+    ("history_s", "age_s", "is_kept"),
+    [
+        (1.0, LEAST_LOG_S - 60, True),  # a stream that reads by the log may need them
+        (1.0, LEAST_LOG_S + 60, False),
+        (5400.0, 5300.0, True),
+        (5400.0, 5500.0, False),
+    ],
+)
+def test_a_history_is_no_matter_of_whole_hours(
+    place: Storage, history_s: float, age_s: float, is_kept: bool
+) -> None:
+    """What is kept for now must be known the next time, too, when a checkpoint is all there is."""
+    table = Table(place, _DATED, history_s)
+    table.create()
+    for number in range(4):
+        table.add(_hours(place, number), "a", number)
+    table.compact()
+    folder = place.within(_DATED).folder
+    assert folder is not None
+    log = folder / "_delta_log"
+    for entry in log.glob("*.json"):
+        lines = [json.loads(line) for line in entry.read_text().splitlines()]
+        for line in lines:
+            if "remove" in line:
+                line["remove"]["deletionTimestamp"] -= int(1000 * age_s)
+        entry.write_text("\n".join(map(json.dumps, lines)))
+    Table(place, _DATED, history_s).vacuum()
+    assert len(_on_disk(place, _DATED)) == (5 if is_kept else 1)
+    (checkpoint,) = log.glob("*.checkpoint.parquet")
+    removed = pq.read_table(checkpoint).column("remove").to_pylist()
+    assert len([one for one in removed if one and one["path"]]) == (4 if is_kept else 0)
 
 
 def test_a_log_is_kept_as_long_as_was_said_last_and_for_some_minutes(place: Storage) -> None:

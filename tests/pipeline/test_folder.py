@@ -265,6 +265,18 @@ def test_what_passes_by_itself_is_asked_again(
     assert (len(tried) > 1) == passes
 
 
+def test_the_folder_around_a_journal_is_not_taken_for_one_that_is_empty(tmp_path: Path) -> None:
+    """Whoever gives DATA instead of DATA/journal would wait for ever."""
+    assert Folder(tmp_path).partitions() == {}  # of a broker that has yet to start
+    journal = tmp_path / "journal"
+    journal.mkdir()
+    (journal / "journal.json").write_text('{"format": 2, "id": "x"}')
+    with pytest.raises(JournalError, match=rf"the DATA of a broker, .* is in {journal}; give that"):
+        Folder(tmp_path).partitions()
+    _append(journal, [3], 0)
+    assert Folder(journal).partitions()[0].next == 3
+
+
 def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
     missing, no_pem = tmp_path / "missing.pem", tmp_path / "no.pem"
     no_pem.write_text("no certificate")

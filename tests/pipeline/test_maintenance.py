@@ -1,19 +1,22 @@
 """What a run clears away: nothing that its own streams, or gold, have yet to read."""
 
+import itertools
 import json
 import os
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from motemq_pipeline import parquet_files, refresh, restarts
+from motemq_pipeline import maintenance, parquet_files, refresh, restarts
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.delta import Table
-from motemq_pipeline.maintenance import clear
+from motemq_pipeline.maintenance import Maintenance, clear
 from motemq_pipeline.refresh import Refresh
 from motemq_pipeline.run import run
 from motemq_pipeline.status import finished
@@ -190,3 +193,48 @@ def test_streams_that_start_while_gold_is_made_have_not_its_settings(
     assert of_streams == {before}
     # What has few rows, which may be long, is limited by bytes.
     assert of_gold == {before, str(2**31 - 1)}
+
+
+def test_what_gold_takes_the_first_time_delays_it_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made of nothing then, while Spark loads its code: who looks after it finds no rows."""
+    clock = itertools.count()
+    times: list[tuple[int, int]] = []  # when gold began to be made, and was
+    is_made_thrice = threading.Event()
+
+    class SlowGold:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def follow(self) -> bool:
+            begun = next(clock)
+            for _ in range(1000):
+                ended = next(clock)
+            times.append((begun, ended))
+            if len(times) == 3:
+                is_made_thrice.set()
+            return True
+
+    class Time:
+        monotonic = staticmethod(lambda: float(next(clock)))
+
+    monkeypatch.setattr(maintenance, "Refresh", SlowGold)
+    monkeypatch.setattr(maintenance, "time", Time)
+    monkeypatch.setattr(maintenance, "_LOOK_S", 0.0)
+    monkeypatch.setattr(maintenance, "clear", lambda _: [])
+    file = tmp_path / "run.toml"
+    file.write_text(
+        '[source]\njournal = "journal"\n[tables]\nfolder = "tables"\n'
+        '[run]\ngold_every = "50s"\ncompact_every = "30d"\n'
+    )
+    work = Maintenance(cast(SparkSession, None), load_config(file), once=False)
+    work._thread.start()
+    try:
+        assert is_made_thrice.wait(60)
+    finally:
+        work._ended.set()
+        work._thread.join(60)
+    (_, first), (second, again), (third, _) = times[:3]
+    assert 50 <= second - first < 100
+    assert third - again >= 4000
