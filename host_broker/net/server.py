@@ -25,6 +25,7 @@ from host_broker.net.connection.stalls import StallHistory
 from host_broker.net.history import Recent
 from host_broker.net.journal.scan import JournalError
 from host_broker.net.journal.writer import Journal
+from host_broker.net.listening.slots import Evicted
 from host_broker.net.live_settings import LiveSettings
 from host_broker.net.rate_limited_log import RateLimitedLog
 from host_broker.net.storage.message_store import NO_CHANGES, Changes, Entry, MessageStoreError
@@ -56,6 +57,7 @@ _FEW_SENDERS = 8  # more are looked up in a set
 _RESTING = "resting"  # why a connection is not read: it sent too much that had to be discarded
 _MOST_COMPLAINTS = 1000  # that are remembered
 _FEW_BUFFERS = 4  # more, of reads of one turn, are joined
+_NOBODY_HUNG_UP_S = 1.0  # until it is looked again who has, of all connections
 _GOODBYE_S = 5.0  # for TLS peers to say that they have read our last word
 
 
@@ -113,6 +115,7 @@ class Server:
         self._position = 0  # the journal's, of the latest turn that has one
         self._held_by_journal: set[Connection] = set()
         self._withheld: dict[ConnectionId, Withheld] = {}
+        self._next_eviction = 0.0
         self._answering: dict[Connection, None] = {}  # those whose answers wait for the journal
         self.unflushed: list[Connection] = []  # will write at the end of this turn
         self._poller = poller
@@ -830,9 +833,29 @@ class Server:
         """
         connection = self.connections.get(identity)
         if connection is not None and connection.hung_up_on_hold:
-            _log.info("connection %d is closed: it hung up, and its name is wanted again", identity)
-            self.disconnected["hung up"] += 1
-            connection.transport.abort()
+            self._end_hung_up(connection, "its name is wanted again")
+
+    def evict_hung_up(self) -> Evicted:
+        """End the oldest connection whose peer has gone while we let it wait; what it said and
+        nobody has read goes with it.
+
+        A full queue may have publishers wait for ever. Were their places not given to others, a
+        consumer that comes to empty the queue could find none.
+        """
+        now = self._loop.time()
+        if now < self._next_eviction:
+            return "nobody"
+        for connection in self.connections.values():
+            if connection.hung_up_on_hold:
+                self._end_hung_up(connection, "its place is wanted")
+                return "done"
+        self._next_eviction = now + _NOBODY_HUNG_UP_S
+        return "nobody"
+
+    def _end_hung_up(self, connection: Connection, why: str) -> None:
+        _log.info("connection %d is closed: it hung up, and %s", connection.id, why)
+        self.disconnected["hung up"] += 1
+        connection.transport.abort()
 
     def _close_idle(self, close: Close) -> None:
         self.disconnected["idle"] += 1

@@ -296,7 +296,7 @@ async def _serve(
     site = LateSite(start_site)
     if journal is not None or any(listener.protocol == HTTP for listener in listeners):
         await site.load()  # somebody will ask, and nobody has to wait for it
-    slots.evictors.append(site.evict_idle)
+    slots.evictors += [site.evict_idle, server.evict_hung_up]
     slots.allow_files(_DATA_FILES + settings.journal.partitions if journal is not None else 0)
     speaks = (*protocols(), HTTP)
 

@@ -48,9 +48,10 @@ class Slots:
 
     ``used``: how many there are; ``accepted``, ``refused`` and ``evicted`` count since the start.
 
-    When there are too many, whoever has said nothing yet has to make room for a new connection, in
-    the order of ``evictors``: each ends one. If there is none the new connection is refused; when
-    only the files are too few it has to wait until somebody leaves.
+    When there are too many, whoever has said nothing yet, or has hung up while it had to wait, has
+    to make room for a new connection, in the order of ``evictors``: each ends one. If there is none
+    the new connection is refused; when only the files are too few it has to wait until somebody
+    leaves.
     """
 
     def __init__(self, live: LiveSettings, files: int | None = None) -> None:

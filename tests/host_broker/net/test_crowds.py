@@ -1,6 +1,7 @@
 """Crowds that want nothing but to be there: whoever behaves well still gets in."""
 
 import contextlib
+import functools
 import http.client
 import os
 import select
@@ -16,9 +17,11 @@ import pytest
 from host_broker.client import connect
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.certificates import Authority
+from tests.host_broker.net.fq_client import FqClient
 
 AUTO = ("--listen", "auto://127.0.0.1:0")
 ENTERS_S = 5.0
+_HELD = "motemq_clients_held "
 HEAD = b"GET /stats HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "
 
 
@@ -144,6 +147,34 @@ def test_idle_http_clients_give_way(tmp_path: Path) -> None:
                 assert sock.recv(4096).startswith(b"HTTP/1.1 200")
             everybody_enters(running)
         assert running.end()[0] == 0
+
+
+def test_publishers_that_hung_up_while_a_queue_was_full_give_way_to_its_consumer(
+    tmp_path: Path,
+) -> None:
+    queue = b"jobs\0mem:private,block,permanent,backlog=3"
+    job = b"\0\6\0\0\0\1jobs/1x"
+    options = (*AUTO, "--set", "net.max_connections=6", "--data", str(tmp_path))
+
+    def are_held(count: int, running: BrokerProcess) -> bool:
+        page = http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=20)
+        with contextlib.closing(page):
+            page.request("GET", "/metrics")
+            lines = page.getresponse().read().decode().splitlines()
+        return float(next(each for each in lines if each.startswith(_HELD)).split()[1]) == count
+
+    with broker(*options) as running:
+        port = running.ports["auto"]
+        with FqClient(port, queue, data=False) as client:
+            client.bind_permanently(b"jobs", b"prefix:")
+        for count in range(1, 6):
+            with running.raw("auto") as publisher:
+                publisher.sendall(job * 3)
+                until(functools.partial(are_held, count, running))
+                publisher.sendall(job)
+        with FqClient(port, queue) as consumer:
+            assert consumer.payloads(3) == [b"x"] * 3
+        assert running.end() == (0, "")
 
 
 def test_few_descriptors_are_kept_for_the_journal(tmp_path: Path) -> None:
