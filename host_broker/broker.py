@@ -127,6 +127,7 @@ from host_broker.wire.budget import Budget
 
 _header = HEADER.unpack_from
 _LOOK_AGAIN_S = 1.0  # at the time of a connection that was not read
+_MOST_LOOKS = 256  # at consumers, to find out whether one waits for itself; then it does not
 # A record is at most 16 MiB (docs/journal.md): a run is ended as soon as it is this long, and
 # what makes it so is at most a read and the longest body, 8 MiB.
 _LONG_RECORD = 4 * 1024 * 1024
@@ -865,12 +866,16 @@ class Broker:
                 self._forget_done(queue)
 
     def tick(
-        self, now: float, unread: Callable[[ConnectionId], bool] = lambda connection: False
+        self,
+        now: float,
+        unread: Callable[[ConnectionId], bool] = lambda connection: False,
+        hung_up: Callable[[ConnectionId], bool] = lambda connection: False,
     ) -> None:
         """Do what is due; call it when ``next_deadline()`` has come.
 
         ``unread``: whether something that a connection's peer has sent may still be unread, because
-        the edge lets it wait. Then nobody knows whether it is silent, and it is looked at later.
+        the edge lets it wait. Then nobody knows whether it is silent, and it is looked at later;
+        but see ``_keeps_others_waiting``. ``hung_up``: whether the peer of one of those has gone.
         """
         if self._ending:
             return
@@ -884,7 +889,7 @@ class Broker:
             client = self._clients.get(connection)
             if client is None or client.closing:
                 continue
-            if unread(connection):
+            if unread(connection) and not self._keeps_others_waiting(client, hung_up):
                 latest = client.session.latest
                 if latest is None or now < latest:
                     self._deadlines.renew(connection, now + _LOOK_AGAIN_S)
@@ -899,6 +904,34 @@ class Broker:
             except Exception as error:
                 self._fail(client, error)  # the others of this moment have their turn
             self._renew(client)
+
+    def _keeps_others_waiting(
+        self, client: Client, hung_up: Callable[[ConnectionId], bool]
+    ) -> bool:
+        """Whether time goes on for a consumer although what it has said may be unread.
+
+        It does for one that has gone. And for one that is in a circle: it waits for a full queue,
+        whose messages others have who wait for others, and so on to a queue of which it has some
+        itself. Nobody reads that it is done with them, so all would wait for ever.
+        """
+        owed = {each.name for each in self._consumed_by(client) if each.owes(client.connection)}
+        if not owed:
+            return False
+        seen: set[bytes] = set()
+        todo = [*(client.held_by or ())]
+        looks = _MOST_LOOKS
+        while todo and looks > 0:
+            name = todo.pop()
+            queue = self._bus.queues.get(name)
+            if name in seen or queue is None:
+                continue
+            if name in owed:
+                return True
+            seen.add(name)
+            for consumer in islice(queue.owing(), looks):
+                looks -= 1
+                todo += self._clients[consumer].held_by or ()
+        return hung_up(client.connection)
 
     def next_deadline(self) -> float | None:
         """When ``tick`` is wanted; may come a little before anything is due."""

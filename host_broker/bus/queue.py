@@ -5,7 +5,7 @@ A durable queue says what of it is to be stored and forgotten; ``spell_place`` i
 
 from bisect import bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count, islice
@@ -254,6 +254,17 @@ class Queue:
     def has(self, connection: ConnectionId) -> bool:
         """Whether a connection is a consumer."""
         return connection in self._consumers
+
+    def owing(self) -> Iterator[ConnectionId]:
+        """Yield the consumers that have yet to acknowledge something."""
+        for connection, consumer in self._consumers.items():
+            if consumer.in_flight:
+                yield connection
+
+    def owes(self, connection: ConnectionId) -> bool:
+        """Whether a consumer is one of those."""
+        consumer = self._consumers.get(connection)
+        return consumer is not None and bool(consumer.in_flight)
 
     @property
     def full(self) -> bool:

@@ -863,8 +863,12 @@ class Server:
 
     def _tick(self) -> None:
         self._enter()
-        self._broker.tick(self._now, self._perhaps_unread)
+        self._broker.tick(self._now, self._perhaps_unread, self._hung_up_on_hold)
 
     def _perhaps_unread(self, identity: ConnectionId) -> bool:
         connection = self.connections.get(identity)
         return connection is not None and connection.perhaps_unread()
+
+    def _hung_up_on_hold(self, identity: ConnectionId) -> bool:
+        connection = self.connections.get(identity)
+        return connection is not None and connection.hung_up_on_hold

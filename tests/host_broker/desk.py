@@ -49,7 +49,8 @@ class Desk:
     """Runs a broker as its edge would, and remembers what the edge would have done.
 
     ``sections``: settings of other protocols, by section. ``slow``: connections that do not drain,
-    so that what is paced waits.
+    so that what is paced waits. ``hung_up``: those whose peers have gone, unread as long as they
+    are held.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Desk:
         self.records: list[Record] = []
         self.closes: list[Close] = []
         self.slow: set[int] = set()
+        self.hung_up: set[int] = set()
         self.slow_policy: SlowPolicy = "pause"  # of those that are opened from now on
         self.held: set[tuple[int, str]] = set()
         self.behind: dict[int, bool | None] = {}
@@ -128,9 +130,13 @@ class Desk:
         until = self.now + seconds
         while (deadline := self.broker.next_deadline()) is not None and deadline <= until:
             self.now = max(self.now, deadline)
-            self.broker.tick(self.now)
+            self.broker.tick(self.now, self.is_held, self.hung_up.__contains__)
             self.done()
         self.now = until
+
+    def is_held(self, connection: int) -> bool:
+        """Whether a connection is not read because a queue is full."""
+        return (connection, "queue") in self.held
 
     def done(self, _: None = None) -> Done:
         """Do what the broker wants done."""

@@ -179,6 +179,34 @@ def test_a_consumer_breaks_off(enter: Enter, request: pytest.FixtureRequest) -> 
     assert second.take(4) == marked
 
 
+def test_a_consumer_breaks_off_while_a_full_queue_has_it_wait() -> None:
+    """R36: nobody reads that it has gone; what it had comes again when its time for acks is up."""
+    listen = ("--listen", "micromsg2://127.0.0.1:0")
+    limits = ("--set", "bus.max_queue_messages=2", "--set", "micromsg2.ack_timeout_s=1")
+    with contextlib.ExitStack() as stack:
+        running = stack.enter_context(broker(*listen, *limits))
+
+        def enter() -> _Peer:
+            address = ("127.0.0.1", running.ports["micromsg2"])
+            sock = stack.enter_context(socket.create_connection(address, timeout=END_S))
+            return _Peer(sock).greet()
+
+        writer, first = enter(), enter()
+        writer.socket.sendall(_send(1, "raw", b"a job") + _send(2, "done", b"1"))
+        writer.await_ack(2)
+        assert first.subscribe("raw").take(1) == [(b"queue-number:N1", b"a job")]
+        first.socket.sendall(_send(2, "done", b"2"))
+        first.await_ack(2)
+        first.break_off()
+        second = enter().subscribe("raw")
+        assert second.take(1) == [(b"redelivered:N1;queue-number:N1", b"a job")]
+        # Its acks may be unread, but it is there, and in no circle.
+        second.socket.sendall(_send(2, "done", b"3"))
+        second.await_ack(2)
+        third = enter().subscribe("done")
+        assert [body for _, body in third.take(3)] == [b"1", b"2", b"3"]
+
+
 def test_garbage_is_answered(enter: Enter) -> None:
     """A25, A26: ERROR, which arrives before the end."""
     for garbage in (b"\xff" * 100, b"\x03\x01", b"\x01\3;;;"):

@@ -324,6 +324,75 @@ def test_a_client_that_acknowledges_is_not_disconnected() -> None:
     assert reader.why_closed == ""
 
 
+def test_consumers_in_a_circle_of_full_queues_do_not_wait_for_ever() -> None:
+    """What they say is not read: they wait for room that comes when they are read. One of them is
+    disconnected when time is up, and the others go on."""
+    desk = micromsg2_desk({"ack_timeout_s": 20.0}, bus={"max_queue_messages": 2})
+    workers = [Peer(desk, "pubsub;ack") for _ in range(2)]
+    queues = ("raw", "done")
+    for worker, queue in zip(workers, queues, strict=True):
+        worker.subscribe(queue)
+    writer = Peer(desk)
+    for queue in queues:
+        writer.publish(queue, b"first")
+    for worker, queue in zip(workers, reversed(queues), strict=True):
+        assert payloads(worker.heard()) == [b"first"]
+        worker.publish(queue, b"second")
+    assert all(desk.is_held(worker.connection) for worker in workers)
+    desk.advance(19.0)
+    assert [worker.why_closed for worker in workers] == ["", ""]
+    desk.advance(3.0)
+    (out,) = (worker for worker in workers if worker.why_closed)
+    assert refused(out, out.heard()) == "micromsg2.ack_timeout_s"
+    out.close()
+    (left,) = (worker for worker in workers if worker is not out)
+    taker = Peer(desk, "pubsub")
+    assert payloads(taker.subscribe(queues[workers.index(out)])) == [b"first", b"second"]
+    assert not desk.is_held(left.connection)
+    assert payloads(left.acknowledge(1)) == [b"second"]
+
+
+def test_a_consumer_that_fills_its_own_queue_does_not_wait_for_ever() -> None:
+    desk = micromsg2_desk({"ack_timeout_s": 20.0}, bus={"max_queue_messages": 2})
+    worker = Peer(desk, "pubsub;ack")
+    worker.subscribe("jobs")
+    Peer(desk).publish("jobs", b"first")
+    worker.publish("jobs", b"again")
+    assert desk.is_held(worker.connection)
+    desk.advance(25.0)
+    assert worker.why_closed.startswith("micromsg2.ack_timeout_s")
+    worker.close()
+    assert payloads(Peer(desk, "pubsub").subscribe("jobs")) == [b"first", b"again"]
+
+
+@pytest.mark.parametrize("hung_up", [False, True])
+def test_a_consumer_that_waits_keeps_what_it_has_unless_it_has_hung_up(hung_up: bool) -> None:
+    """While it is there its acks may be unread, and it is in no circle."""
+    desk = micromsg2_desk({"ack_timeout_s": 20.0}, bus={"max_queue_messages": 2})
+    worker, writer = Peer(desk, "pubsub;ack"), Peer(desk)
+    worker.subscribe("raw")
+    writer.publish("raw", b"first")
+    writer.publish("done", b"first")
+    assert payloads(worker.heard()) == [b"first"]
+    worker.publish("done", b"second")
+    assert desk.is_held(worker.connection)
+    if hung_up:
+        desk.hung_up.add(worker.connection)
+    desk.advance(200.0)
+    if hung_up:
+        assert worker.why_closed.startswith("micromsg2.ack_timeout_s")
+        worker.close()
+        assert payloads(Peer(desk, "pubsub").subscribe("raw")) == [b"first"]
+        return
+    assert worker.why_closed == ""
+    assert payloads(Peer(desk, "pubsub").subscribe("done")) == [b"first", b"second"]
+    assert not desk.is_held(worker.connection)
+    worker.acknowledge(1)
+    assert Peer(desk, "pubsub").subscribe("raw") == []
+    desk.advance(200.0)
+    assert worker.why_closed == ""
+
+
 @pytest.mark.parametrize(
     ("limits", "rule"),
     [
