@@ -920,7 +920,7 @@ class Broker:
         seen: set[bytes] = set()
         todo = [*(client.held_by or ())]
         looks = _MOST_LOOKS
-        while todo and looks > 0:
+        while todo:
             name = todo.pop()
             queue = self._bus.queues.get(name)
             if name in seen or queue is None:

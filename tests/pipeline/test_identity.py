@@ -251,3 +251,19 @@ def test_few_topics_are_sorted_out_by_the_broker(tmp_path: Path) -> None:
             )
             / 2
         )
+
+
+def test_the_latest_twenty_losses_are_told(tmp_path: Path) -> None:
+    """A query that goes on for ever, without ``failOnDataLoss``, remembers no more of them."""
+    (tmp_path / "journal.json").write_text(f'{{"format": 2, "id": "{JOURNAL}"}}')
+    trimmed = Segment(0, 40)
+    trimmed.record(Sender(1, 1), [packet("a", b"x")])
+    trimmed.write(tmp_path)
+    reader = _reader(path=str(tmp_path), startingOffsets="earliest", failOnDataLoss="false")
+    journals = {"0": str(JOURNAL)}
+    for number in (*range(25), 24):
+        _latest(reader, {"0": number, "journals": journals})
+    newest = reader.reportLatestOffset()
+    assert newest is not None
+    told = [each.partition(" of ")[0] for each in newest["lost"]]
+    assert told == [f"messages {number} to 39" for number in range(5, 25)]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from host_broker import broker
 from host_broker.access import access
 from host_broker.access.rules import Rules
 from host_broker.access.users import Users
@@ -350,6 +351,30 @@ def test_consumers_in_a_circle_of_full_queues_do_not_wait_for_ever() -> None:
     assert payloads(taker.subscribe(queues[workers.index(out)])) == [b"first", b"second"]
     assert not desk.is_held(left.connection)
     assert payloads(left.acknowledge(1)) == [b"second"]
+
+
+@pytest.mark.parametrize(("looks", "is_found"), [(2, False), (3, True)])
+def test_a_circle_is_looked_for_among_so_many_consumers(
+    monkeypatch: pytest.MonkeyPatch, looks: int, is_found: bool
+) -> None:
+    """Here it is the third; those beyond wait on, and the broker goes on."""
+    monkeypatch.setattr(broker, "_MOST_LOOKS", looks)
+    desk = micromsg2_desk({"ack_timeout_s": 20.0}, bus={"max_queue_messages": 4})
+    worker, *others = (Peer(desk, "pubsub;ack") for _ in range(4))
+    worker.subscribe("raw")
+    for other in others:
+        other.subscribe("done")
+    writer = Peer(desk)
+    for queue, count in (("raw", 3), ("done", 3)):
+        for _ in range(count):
+            writer.publish(queue, b"job")
+    others[-1].publish("raw", b"job")
+    worker.publish("done", b"job")
+    assert desk.is_held(worker.connection)
+    assert desk.is_held(others[-1].connection)
+    desk.broker.tick(desk.now + 20.5, lambda each: each == worker.connection)
+    desk.done()
+    assert bool(worker.why_closed) is is_found
 
 
 def test_a_consumer_that_fills_its_own_queue_does_not_wait_for_ever() -> None:
