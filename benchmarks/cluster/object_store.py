@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ START_S = 120.0
 _WEED = Path(sys.executable).parent / "weed"
 _KEY, _SECRET = "motemq", "not-so-secret"
 _GRPC = 10_000  # a server's gRPC port is so much above its other one
+_FIRST_PORT, _LAST_PORT = 12_000, 22_000  # so that gRPC's is below 32,768
 
 
 @dataclass(frozen=True)
@@ -137,14 +139,17 @@ def _make_bucket(store: ObjectStore, process: "subprocess.Popen[bytes]", log: Pa
 
 
 def _ports(count: int) -> list[int]:
-    """Return free ports, each free for gRPC, too."""
+    """Return free ports, each free for gRPC, too.
+
+    Both are below those that a system gives to whoever connects: the server
+    binds them one after the other for seconds, and nobody takes one meanwhile.
+    """
     found: list[int] = []
     while len(found) < count:
-        with socket.socket() as probe, socket.socket() as grpc:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1] - _GRPC
-            with suppress(OSError):
-                grpc.bind(("127.0.0.1", port))
-                if port > 1024 and port not in found:
-                    found.append(port)
+        with socket.socket() as probe, socket.socket() as grpc, suppress(OSError):
+            port = random.randrange(_FIRST_PORT, _LAST_PORT)
+            probe.bind(("127.0.0.1", port))
+            grpc.bind(("127.0.0.1", port + _GRPC))
+            if port not in found:
+                found.append(port)
     return found
