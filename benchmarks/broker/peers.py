@@ -16,6 +16,7 @@ from pathlib import Path
 
 from benchmarks.broker import certificates, wires
 from benchmarks.broker.certificates import Certificate
+from benchmarks.ports import port_for_later
 
 _START_S = 20.0
 _PR_SET_PDEATHSIG = 1
@@ -190,13 +191,6 @@ def installed(peer: Peer) -> bool:
     return shutil.which(peer.program) is not None
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def _environment() -> dict[str, str]:
     """Return ours, without what would make all of our brokers the same."""
     return {name: value for name, value in os.environ.items() if name != _PURE}
@@ -213,7 +207,7 @@ def running(peer: Peer, tls: bool = False) -> Iterator[Running]:
     It ends with this process, even if that is killed. Raises ``PeerFailed`` if it does not accept
     connections within 20 s.
     """
-    port = _free_port()
+    port = port_for_later()
     with tempfile.TemporaryDirectory(prefix="motemq-bench-") as folder:
         log = Path(folder) / "stderr"
         certificate = certificates.make(Path(folder)) if tls else None

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -17,12 +16,12 @@ import pyarrow.fs as pafs
 
 from benchmarks.cluster.spark import die_with_parent
 from benchmarks.faults.processes import Failed
+from benchmarks.ports import port_for_later
 
 START_S = 120.0
 _WEED = Path(sys.executable).parent / "weed"
 _KEY, _SECRET = "motemq", "not-so-secret"
 _GRPC = 10_000  # a server's gRPC port is so much above its other one
-_FIRST_PORT, _LAST_PORT = 12_000, 22_000  # so that gRPC's is below 32,768
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,10 @@ def object_store(
         "actions": ["Admin", "Read", "Write", "List", "Tagging"],
     }
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    master, volume, filer, s3 = _ports(4)
+    ports: set[int] = set()
+    while len(ports) < 4:
+        ports.add(port_for_later(_GRPC))
+    master, volume, filer, s3 = ports
     settings = {
         "dir": folder / "data",
         "ip": host,
@@ -136,20 +138,3 @@ def _make_bucket(store: ObjectStore, process: "subprocess.Popen[bytes]", log: Pa
             if time.monotonic() > deadline:
                 raise Failed(f"the object store does not answer: {log.read_text()}") from error
             time.sleep(0.1)
-
-
-def _ports(count: int) -> list[int]:
-    """Return free ports, each free for gRPC, too.
-
-    Both are below those that a system gives to whoever connects: the server
-    binds them one after the other for seconds, and nobody takes one meanwhile.
-    """
-    found: list[int] = []
-    while len(found) < count:
-        with socket.socket() as probe, socket.socket() as grpc, suppress(OSError):
-            port = random.randrange(_FIRST_PORT, _LAST_PORT)
-            probe.bind(("127.0.0.1", port))
-            grpc.bind(("127.0.0.1", port + _GRPC))
-            if port not in found:
-                found.append(port)
-    return found

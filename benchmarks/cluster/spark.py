@@ -4,7 +4,6 @@ import ctypes
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from packaging.requirements import Requirement
 
 from benchmarks.cluster.lan import Machine
 from benchmarks.faults.processes import Failed
+from benchmarks.ports import port_for_later
 from motemq_pipeline.java import find_java
 
 START_S = 120.0
@@ -162,9 +162,7 @@ class Cluster:
 @contextmanager
 def connect_server(scratch: Path, package: Path) -> Iterator[str]:
     """Run a Spark Connect server whose Python knows ``package``; gives its address, sc://…"""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = port_for_later()
     settings = {
         "spark.master": "local[2]",
         "spark.connect.grpc.binding.address": "127.0.0.1",

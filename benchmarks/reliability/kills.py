@@ -13,7 +13,6 @@ import random
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.faults.count import journalled
+from benchmarks.ports import port_for_later
 from benchmarks.reliability.load import (
     FmqpPublisher,
     HttpPublisher,
@@ -89,7 +89,7 @@ def campaign(
     not start again, or says what it must not.
     """
     drawn = random.Random(seed)
-    port = _free_port()
+    port = port_for_later()
     argv = [sys.executable, "-m", "motemq", "broker", "--data", str(folder)]
     argv += ["--listen", f"auto://127.0.0.1:{port}", *options]
     publishers: list[Publisher] = [
@@ -210,9 +210,3 @@ def _wait_until_listening(process: "subprocess.Popen[bytes]") -> None:
         process.kill()
         _, said = process.communicate()
         raise RuntimeError(f"the broker did not start: {said.decode()}")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

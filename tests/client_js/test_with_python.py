@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import Client, connect
 from tests.client_js.driver import JsError, Node, driven
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.certificates import Authority
-from tests.ports import port_for_later
 
 _SOON_S = 30.0
 

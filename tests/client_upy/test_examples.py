@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import Client
 from tests.client_upy.example_board import (
     EXAMPLES,
@@ -26,7 +27,6 @@ from tests.client_upy.example_board import (
 from tests.client_upy.interpreters import Interpreter
 from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.host_broker.net.certificates import Authority
-from tests.ports import port_for_later
 
 
 @pytest.fixture

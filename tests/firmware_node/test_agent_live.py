@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from tests.firmware_node.board import AgentProcess, Board
 from tests.firmware_node.conftest import BrokerPorts
 from tests.host_broker.net import broker_process
-from tests.ports import port_for_later
 
 _RETRY = {"keepalive_ms": 100, "answer_ms": 500, "retry_ms": 100, "retry_max_ms": 200}
 

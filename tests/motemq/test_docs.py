@@ -12,8 +12,8 @@ import click
 import pytest
 
 from benchmarks.__main__ import main as benchmarks
+from benchmarks.ports import port_for_later
 from motemq.cli import main
-from tests.ports import port_for_later
 
 ROOT = Path(__file__).parents[2]
 _PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *ROOT.glob("*/README.md")])

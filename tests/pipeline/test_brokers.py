@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.ports import port_for_later
 from host_broker.client import connect
 from motemq_pipeline.cli import command
 from motemq_pipeline.cli_run import Progress, in_a_line
@@ -22,7 +23,6 @@ from pyspark_motemq.options import Options
 from pyspark_motemq.remote import Broker, Brokers, BrokerUnavailable
 from pyspark_motemq.stream import UNREACHABLE, StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
-from tests.ports import port_for_later
 
 _OPTIONS = ("--set", "journal.flush_s=0.001", "--set", "journal.partitions=1")
 

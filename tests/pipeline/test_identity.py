@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from benchmarks.ports import port_for_later
 from host_broker.client import connect
 from pyspark_motemq.blocks import JournalError
 from pyspark_motemq.folder import Folder
@@ -17,7 +18,6 @@ from pyspark_motemq.source import JournalReader
 from pyspark_motemq.stream import StreamReader
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.journal_segment import JOURNAL, Segment, Sender, packet
-from tests.ports import port_for_later
 
 
 def _write(journal: Path, count: int, identity: uuid.UUID = JOURNAL) -> None:

@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.ports import port_for_later
 from host_broker.client import connect
 from motemq_pipeline import restarts, streams
 from motemq_pipeline.cli import command
@@ -34,7 +35,6 @@ from pyspark_motemq.remote import Broker, Brokers
 from tests.host_broker.net.broker_process import broker
 from tests.pipeline.conftest import Tables, rows_of
 from tests.pipeline.desk import MESSAGES, Sender, reading, write_journal, write_rig, write_segment
-from tests.ports import port_for_later
 
 _END_S = 400.0
 pytestmark = pytest.mark.timeout(900)  # two Sparks, on a machine that may have much else to do

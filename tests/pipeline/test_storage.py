@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from motemq_pipeline.delta import Table
 from motemq_pipeline.errors import PipelineError
 from motemq_pipeline.storage import Storage, first_words, refuse_secrets
-from tests.ports import port_for_later
 
 _START_S = 120.0
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults.processes import descendants, kill_all
+from benchmarks.ports import port_for_later
 from motemq_pipeline.delta import Table
 from motemq_pipeline.storage import Storage
-from tests.ports import port_for_later
 
 _PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
 _END_S = 600.0

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ports import port_for_later
 from tests.boards.bridge_process import running, status
 from tests.boards.serial_board import DEADLINE_S, Board
 from tests.host_broker.net.broker_process import BrokerProcess
-from tests.ports import port_for_later
 from umotemq.fmqp import FmqpClient
 from umotemq.reliable import Reliable
 from umotemq.tcp import Tcp

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import Client, connect
 from tests.boards.bridge_process import motemq, running, status
 from tests.boards.serial_board import DEADLINE_S, Board, eventually
 from tests.host_broker.net.broker_process import BrokerProcess
 from tests.host_broker.net.certificates import Authority
-from tests.ports import port_for_later
 
 _SUBSCRIPTION, _WILL, _CACHE = 0x80, 0x08, 0x04
 

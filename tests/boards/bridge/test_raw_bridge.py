@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from boards.bridge.bridge import RawBridge
 from tests.boards.serial_board import DEADLINE_S, Board, FarEnd, eventually, receive
-from tests.ports import port_for_later
 
 _SILENCE_S = 0.3  # where one is waited for
 _LONG_S = 2.0  # where there is to be none

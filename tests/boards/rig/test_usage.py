@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from tests.boards.desk_files import motemq_rig, write_rig
 from tests.boards.rig_process import Broker, run_rig
-from tests.ports import port_for_later
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from subprocess import PIPE, Popen
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from boards.bridge.config import ExposePlan, PortSettings
 from boards.bridge.expose import ExposedPort
 from boards.inventory import unresponsive
@@ -25,7 +26,6 @@ from tests.boards.bridge_process import Process
 from tests.boards.bridge_process import running as bridge
 from tests.boards.desk_files import running_esp32
 from tests.boards.serial_board import DEADLINE_S
-from tests.ports import port_for_later
 
 
 @pytest.fixture

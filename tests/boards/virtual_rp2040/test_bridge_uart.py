@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from boards.mpremote_cli import copy_to_board
 from boards.virtual.board import VirtualBoard
 from firmware.node_files import compile_client
 from host_broker.client import Message, connect
 from tests.boards.bridge_process import Process, running, status
 from tests.host_broker.net.broker_process import BrokerProcess
-from tests.ports import port_for_later
 
 _INSTALL_S = 120.0
 _WAIT_S = 90.0

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from tests.host_broker.cli.processes import run
 from tests.host_broker.net.broker_process import BrokerProcess
-from tests.ports import port_for_later
 
 
 @pytest.mark.parametrize(

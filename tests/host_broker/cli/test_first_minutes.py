@@ -11,25 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import connect
 from host_broker.protocols.lightmq.codec import Codec
 from host_broker.protocols.lightmq.events import Connect, Ping, Send
 from tests.host_broker.cli.processes import END_S, ended, error_line, fmqp, run, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq, spawn
 from tests.host_broker.net.test_client_peers import peer
-from tests.ports import port_for_later
 
 _ROOT = Path(__file__).parents[3]
-
-
-def _free_port() -> int:
-    return port_for_later()
 
 
 @pytest.fixture
 def later() -> str:
     """Return an address at which nothing listens yet."""
-    return f"fmqp://127.0.0.1:{_free_port()}"
+    return f"fmqp://127.0.0.1:{port_for_later()}"
 
 
 def _quick_start(port: int) -> str:
@@ -44,7 +40,7 @@ def _quick_start(port: int) -> str:
 
 def test_the_quick_start_pasted_as_a_script_works_and_ends() -> None:
     """Not line by line, and no wait in it: pub begins long before the broker listens."""
-    script = _quick_start(_free_port()) + "kill $!; wait\n"
+    script = _quick_start(port_for_later()) + "kill $!; wait\n"
     shell = subprocess.Popen(
         ["bash", "-e", "-c", script],
         stdin=subprocess.DEVNULL,

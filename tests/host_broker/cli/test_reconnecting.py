@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import Client
 from tests.host_broker.cli.cutting import relay
 from tests.host_broker.cli.processes import (
@@ -32,7 +33,6 @@ from tests.host_broker.net.broker_process import (
     spawn,
     until,
 )
-from tests.ports import port_for_later
 
 
 @pytest.fixture

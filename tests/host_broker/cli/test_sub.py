@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from tests.host_broker.cli.processes import END_S, ended, error_line, fmqp, run, started, subscribed
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of
-from tests.ports import port_for_later
 
 
 def test_several_topics_and_wildcards_with_their_names(url: str) -> None:

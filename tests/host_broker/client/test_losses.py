@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 import motemq
+from benchmarks.ports import port_for_later
 from host_broker.client import ConnectFailed, ConnectionLost, connect
 from tests.host_broker.cli.cutting import relay
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
-from tests.ports import port_for_later
 
 _SOON_S = 20.0
 

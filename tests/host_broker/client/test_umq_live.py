@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import motemq
+from benchmarks.ports import port_for_later
 from host_broker.access.users import User, token_hash
 from host_broker.client import (
     BadArgument,
@@ -26,7 +27,6 @@ from host_broker.net.access.passwords import hash_password
 from tests.host_broker.net.answering_board import answering
 from tests.host_broker.net.broker_process import BrokerProcess, broker, until
 from tests.host_broker.net.broker_process import motemq as command
-from tests.ports import port_for_later
 
 _ANSWER_S = 20.0
 _RUN_S = 60.0

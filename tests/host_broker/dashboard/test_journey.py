@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, WebSocketRoute, expect
 
+from benchmarks.ports import port_for_later
 from host_broker.client import connect
 from tests.firmware_node.board import AgentProcess, Board
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.net.broker_process import BrokerProcess, broker
-from tests.ports import port_for_later
 
 expect.set_options(timeout=60_000)
 _READING = '{{"v": 1, "board": "kitchen", "sensor": "temperature", "unit": "C", "value": {}}}'

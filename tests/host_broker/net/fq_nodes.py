@@ -9,9 +9,9 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.ports import port_for_later
 from host_broker.client import Client, connect
 from tests.host_broker.net.broker_process import BrokerProcess, until
-from tests.ports import port_for_later
 
 PATIENCE_S = 30.0
 ON_DISK = "disk:private,block,permanent,backlog=100000"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import (
     AddressError,
     ClientError,
@@ -17,7 +18,6 @@ from host_broker.client import (
     connect,
 )
 from host_broker.client.first_words import stranger
-from tests.ports import port_for_later
 
 
 @contextlib.contextmanager

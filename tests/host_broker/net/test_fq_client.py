@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.client import ClientError, Refused, connect, connect_async
 from tests.host_broker.net.broker_process import BrokerProcess, broker, line_of, motemq, spawn
-from tests.ports import port_for_later
 
 _SOON_S = 20.0
 _PAGE = (Path(__file__).parents[3] / "docs" / "fq.md").read_text()

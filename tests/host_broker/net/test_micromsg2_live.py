@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.ports import port_for_later
 from host_broker.access.users import User, token_hash
 from host_broker.client import Client, Refused, connect
 from host_broker.net.access.access_files import write_users
 from tests.host_broker.net.broker_process import BrokerProcess, broker, motemq
 from tests.host_broker.net.certificates import Authority
-from tests.ports import port_for_later
 
 _WAIT_S = 20.0
 _TOKEN = "canary-token-of-a-kitchen-board"
