@@ -7,16 +7,35 @@ cd "$(dirname "$0")"
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
-PYTHON=${PYTHON:-}
-if [ -z "$PYTHON" ]; then
+# Install Debian packages, or say how if that is not ours to do.
+install_packages() {
+  local install="apt-get install -y --no-install-recommends $*" log
+  [ "$(id -u)" = 0 ] || fail "Debian packages are missing; run: sudo apt-get update && sudo $install"
+  command -v apt-get >/dev/null || fail "there is no apt-get; install what these packages of Debian have: $*"
+  say "installing Debian packages: $*"
+  log=$(mktemp)
+  { apt-get update && DEBIAN_FRONTEND=noninteractive $install; } >"$log" 2>&1 ||
+    { tail -n 20 "$log" >&2; fail "could not install them (above: the end of apt's output)"; }
+  rm -f "$log"
+}
+
+find_python() {
+  local candidate
   for candidate in python3.11 python3.12 python3.13 python3; do
     if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
       PYTHON=$candidate
-      break
+      return
     fi
   done
+}
+
+PYTHON=${PYTHON:-}
+[ -n "$PYTHON" ] || find_python
+if [ -z "$PYTHON" ]; then
+  install_packages python3 python3-venv python3-dev
+  find_python
+  [ -n "$PYTHON" ] || fail "no Python 3.11 or newer found: this needs Debian 12 or newer"
 fi
-[ -n "$PYTHON" ] || fail "no Python 3.11 or newer found; on Debian 12: apt-get install python3.11 python3.11-venv"
 
 stamp=.venv/.setup-stamp
 want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml requirements.lock setup.sh hatch_build.py host_broker/bus/*.pyx host_broker/net/journal/*.pyx; } | sha256sum | cut -d' ' -f1)
@@ -43,18 +62,7 @@ missing=()
 for package in "${packages[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
 done
-if [ ${#missing[@]} -gt 0 ]; then
-  install="apt-get install -y --no-install-recommends ${missing[*]}"
-  if [ "$(id -u)" = 0 ]; then
-    say "installing Debian packages: ${missing[*]}"
-    log=$(mktemp)
-    { apt-get update && DEBIAN_FRONTEND=noninteractive $install; } >"$log" 2>&1 ||
-      { tail -n 20 "$log" >&2; fail "could not install them (above: the end of apt's output)"; }
-    rm -f "$log"
-  else
-    fail "Debian packages are missing; run: sudo apt-get update && sudo $install"
-  fi
-fi
+[ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 
 # 2. The virtual environment with every part.
 say "installing MoteMQ and its Python packages into .venv (about two minutes the first time)"
