@@ -126,7 +126,11 @@ class _End:
 
 
 def _ends(url: str) -> list[_End]:
-    """Return our ends of connections to a serial server."""
+    """Return our ends of connections to a serial server, each once.
+
+    The kernel gives a long table piece by piece: who comes meanwhile moves others, so that a line
+    may be there twice.
+    """
     found = []
     for family, address, port in _addresses(url):
         with contextlib.suppress(OSError):
@@ -135,7 +139,7 @@ def _ends(url: str) -> list[_End]:
                 if _address(family, row[2]) == (address, port):
                     near = host_and_port(*_address(family, row[1]))
                     found.append(_End(near, row[3], row[9]))
-    return found
+    return list(dict.fromkeys(found))
 
 
 def _address(family: int, text: str) -> tuple[str, int]:

@@ -4,9 +4,11 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from boards import port_users
 from boards.port_users import Holders, holders
 
 _US = Holders(("this very program",), False)
@@ -44,6 +46,23 @@ def test_who_has_gone_is_leaving_until_the_server_has_seen_it(server: socket.soc
             assert holders(_url(server), "") == _US  # and another has come
         server.accept()[0].close()
     assert holders(_url(server), "") == _NOBODY
+
+
+def test_who_is_twice_in_the_table_is_one(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As when others connect while it is read: seen under load."""
+    with (
+        closing(socket.create_connection(server.getsockname()[:2])),
+        closing(server.accept()[0]),
+    ):
+        tables = {}
+        for family, path in port_users._TABLES.items():
+            head, *lines = path.read_text().splitlines()
+            tables[family] = tmp_path / path.name
+            tables[family].write_text("\n".join([head, *lines, *lines]))
+        monkeypatch.setattr(port_users, "_TABLES", tables)
+        assert holders(_url(server), "") == _US
 
 
 def test_who_was_cut_off_is_leaving_while_the_server_says_it_has_the_port(
