@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import socket
+import ssl
 import time
 from pathlib import Path
 
@@ -160,6 +161,45 @@ def test_those_who_are_reset_have_their_wills_too(scheme: str, tmp_path: Path) -
         code, stderr = running.wait()
         assert code == 0
         assert stderr == "broker: 3 connections were reset, unsent messages are lost\n"
+
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("scheme", ["fmqp", "fmqps"])
+def test_who_hangs_up_during_a_stop_is_not_waited_for(scheme: str, tmp_path: Path) -> None:
+    """Nobody is read then (R34), so nobody reads that it has gone either."""
+    listen, _ = listener(scheme, tmp_path)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    with (
+        broker("--listen", listen, "--set", "net.drain_s=60", *LARGE) as running,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def client() -> socket.socket:
+            sock = running.raw(scheme)
+            return stack.enter_context(trust.wrap_socket(sock) if scheme == "fmqps" else sock)
+
+        sleeper, leaver = client(), client()
+        sleeper.sendall(SUBSCRIBE + packet(b"t", b"ready"))
+        assert sleeper.recv(1)
+        leaver.sendall(bytes.fromhex("800100000000") + b"u")
+        for _ in range(120):  # more than the kernel takes for a reader who began
+            leaver.sendall(packet(b"t", bytes(BIG)))
+        leaver.sendall(packet(b"u", b"processed"))
+        assert leaver.recv(100).endswith(b"processed")
+        running.process.terminate()
+        until(lambda: not is_listening(running.ports[scheme]))
+        leaver.shutdown(socket.SHUT_WR)  # as when its process is killed: no goodbye of TLS
+        while sleeper.recv(1 << 20):
+            pass
+        assert running.wait() == (0, "")
 
 
 def test_terminate_ends_at_once_without_wills() -> None:
