@@ -61,7 +61,7 @@ class EncryptedProtocol(asyncio.sslproto.SSLProtocol):
     def _start_shutdown(self) -> None:
         """Close also a connection whose peer has hung up while nothing was read of it: asyncio
         takes that for a shutdown that has begun, and goes on with it only when it is read again."""
-        super()._start_shutdown()  # type: ignore[misc]
+        super()._start_shutdown()
         self._loop.call_soon(self._end_unread)
 
     def _end_unread(self) -> None:
