@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import os
 import socket
 import ssl
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from host_broker.client import Client, ConnectFailed, ConnectionLost, connect
-from tests.host_broker.net.broker_process import broker, until
+from tests.host_broker.net.broker_process import END_S, broker, motemq, spawn, until
 from tests.host_broker.net.certificates import Authority
 
 SUBSCRIBE = bytes.fromhex("800100000000") + b"t"
@@ -161,6 +162,19 @@ def test_those_who_are_reset_have_their_wills_too(scheme: str, tmp_path: Path) -
         code, stderr = running.wait()
         assert code == 0
         assert stderr == "broker: 3 connections were reset, unsent messages are lost\n"
+
+
+def test_a_stop_before_it_listens_is_a_stop_too(tmp_path: Path) -> None:
+    """A start may take a while, e.g. that of a large journal."""
+    users = tmp_path / "users.toml"
+    os.mkfifo(users, 0o600)  # the start waits for it
+    arguments = ("--ephemeral", "--listen", "fmqp://127.0.0.1:0", "--set", f"access.users={users}")
+    with spawn(motemq("broker", *arguments)) as process:
+        writing = os.open(users, os.O_WRONLY)  # as soon as the broker reads
+        process.terminate()
+        os.close(writing)
+        _, complaint = process.communicate(timeout=END_S)
+        assert (process.returncode, complaint) == (0, b"")
 
 
 def is_listening(port: int) -> bool:
