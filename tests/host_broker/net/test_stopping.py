@@ -216,6 +216,29 @@ def test_who_hangs_up_during_a_stop_is_not_waited_for(scheme: str, tmp_path: Pat
         assert running.wait() == (0, "")
 
 
+@pytest.mark.parametrize("slow", ["pause", "drop-oldest"])
+def test_who_has_said_its_last_word_and_takes_nothing_is_reset(slow: str) -> None:
+    """Its half of the connection is closed, the other one has no end by itself."""
+    listen = f"fmqp://127.0.0.1:0?slow={slow}"
+    with (
+        broker("--listen", listen, "--set", "net.drain_s=1", *LARGE) as running,
+        running.raw("fmqp") as sleeper,
+        fmqp(running.urls["fmqp"]) as publisher,
+    ):
+        sleeper.sendall(SUBSCRIBE)
+        publisher.sync()
+        for _ in range(40):  # more than the kernel takes
+            publisher.publish("t", bytes(BIG))
+        publisher.sync()
+        sleeper.shutdown(socket.SHUT_WR)
+        publisher.ping(20.0)
+        started = time.monotonic()
+        code, stderr = running.end()
+        assert code == 0
+        assert time.monotonic() - started < 20  # net.user_timeout_s is 30
+        assert stderr == "broker: 1 connections were reset, unsent messages are lost\n"
+
+
 def test_terminate_ends_at_once_without_wills() -> None:
     with (
         broker(*SIGNALS) as running,
