@@ -39,8 +39,11 @@ def _fresh(out: Path) -> None:
                 f"{out} exists and was not written by a demo; choose another folder with --out"
             )
         shutil.rmtree(out)
-    (out / "logs").mkdir(parents=True)
-    (out / _MARKER).touch()
+    try:
+        (out / "logs").mkdir(parents=True)
+        (out / _MARKER).touch()
+    except OSError as error:
+        raise click.ClickException(f"cannot make {out}: {error.strerror}") from error
 
 
 def _need_tools(boards: tuple[str, ...]) -> None:

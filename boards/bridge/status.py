@@ -121,6 +121,8 @@ def _ask(folder: Path, request: dict[str, Any]) -> list[dict[str, Any]]:
         return []
     except Untrusted as error:
         raise StatusError(f"{error}, or by --runtime-dir") from None
+    except OSError as error:
+        raise StatusError(f"cannot look into {folder}: {error.strerror}") from error
     for path in paths:
         with _unix_socket() as asking:
             asking.settimeout(_ANSWER_S)

@@ -1,6 +1,7 @@
 """``motemq backup``: the data of a broker that runs, of one moment, in a folder of its own."""
 
 import contextlib
+import errno
 import hashlib
 import http.client
 import os
@@ -81,8 +82,7 @@ def back_up(url: str, folder: Path, token: str = "", ca: Path | None = None) -> 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BackupError(f"{folder} is there already; choose a new folder")
     parent = folder.absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    unborn = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=parent))  # for us only
+    unborn = new_folder_beside(folder)
     try:
         with _answer(url, token, ca) as (body, size):
             if size > room(parent):
@@ -100,6 +100,18 @@ def back_up(url: str, folder: Path, token: str = "", ca: Path | None = None) -> 
         shutil.rmtree(unborn, ignore_errors=True)
         raise
     return manifest
+
+
+def new_folder_beside(folder: Path) -> Path:
+    """Make what is renamed to ``folder`` when all is in it: for us only. Raises ``OSError``."""
+    parent = folder.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=parent))
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def room(folder: Path) -> int:

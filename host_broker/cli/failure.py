@@ -21,13 +21,15 @@ class OutOfTime(Exception):
 def failing_clearly(name: str, *errors: type[Exception]) -> Iterator[None]:
     """Turn the given errors into ``NAME: error: TEXT`` and exit code 1, ``OutOfTime`` into 124.
 
+    An ``OSError`` is said as its file and why, without its number.
+
     An output that cannot be written is 1, too. Ctrl-C gives 130 without a word; a reader of our
     stdout that went away (``| head``) gives 141, also without a word.
     """
     try:
         yield
     except errors as error:
-        click.echo(f"{name}: error: {printable(str(error))}", err=True)
+        click.echo(f"{name}: error: {printable(_said(error))}", err=True)
         raise SystemExit(1) from error
     except standard_output.OutputFailed as error:
         standard_output.forget()
@@ -41,3 +43,9 @@ def failing_clearly(name: str, *errors: type[Exception]) -> Iterator[None]:
     except BrokenPipeError:
         standard_output.forget()
         raise SystemExit(_PIPE_CLOSED) from None
+
+
+def _said(error: Exception) -> str:
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import click
@@ -16,7 +15,7 @@ from host_broker.backup_format import (
     Manifest,
     read_manifest,
 )
-from host_broker.cli.backup import new_file, no_room, room, sync_tree
+from host_broker.cli.backup import new_file, new_folder_beside, no_room, room, sync_tree
 from host_broker.cli.failure import failing_clearly
 from host_broker.cli.progress import Progress
 from host_broker.printable import printable
@@ -62,13 +61,12 @@ def restore(backup: Path, data: Path) -> Manifest:
             "choose another folder"
         )
     parent = data.absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
     size = sum(file.size for file in manifest.files)
-    if size > room(parent):
-        raise RestoreError(no_room(parent, size))
-    unborn = Path(tempfile.mkdtemp(prefix=f".{data.name}.", dir=parent))  # for us only
+    unborn = new_folder_beside(data)
     progress = Progress("restore", size)
     try:
+        if size > room(parent):
+            raise RestoreError(no_room(parent, size))
         for file in manifest.files:
             _copy(backup / file.name, unborn / file.name, file, progress)
         sync_tree(unborn)

@@ -17,7 +17,8 @@ def read_secret(what: str, file: Path | None) -> str:
         try:
             secret = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"cannot read {file}: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise click.UsageError(f"cannot read {file}: {reason}") from error
     elif file is None and sys.stdin.isatty():
         secret = click.prompt(what, hide_input=True, confirmation_prompt=True, err=True)
     else:

@@ -98,7 +98,8 @@ def tls_context(address: Address) -> ssl.SSLContext | None:
                 options["cert"], options.get("key") or None, password=_no_password
             )
     except (OSError, ValueError) as error:
-        raise BadArgument(f"{address}: cannot use its ca, cert or key: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise BadArgument(f"{address}: cannot use its ca, cert or key: {reason}") from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if insecure == "1":
         context.check_hostname = False

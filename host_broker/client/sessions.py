@@ -156,7 +156,9 @@ def option_values(address: Address) -> Mapping[str, str]:
                 with Path(value).open(encoding="utf-8") as file:
                     options[name] = file.read(_LARGEST_FILE)
             except (OSError, UnicodeDecodeError) as error:
-                raise BadArgument(f"{address}: cannot use its {name}: {error}") from error
+                reason = getattr(error, "strerror", None) or error
+                text = f"{address}: cannot use its {name} {value}: {reason}"
+                raise BadArgument(text) from error
     takes_secret = "token_file" in protocols()[address.protocol].connect_options
     is_named = bool(address.client_id or address.user)
     if takes_secret and is_named and "token_file" not in options:

@@ -99,7 +99,8 @@ def serve(options: ServiceOptions, ready: Callable[[list[str]], None]) -> int:
     ``ready`` is called once with one ``"PROTOCOL HOST:PORT"`` per listener, when all are open.
     A stop closes the listeners, reads no more, sends what is waiting, runs the wills, sends them,
     closes (each wait at most ``net.drain_s``; a second SIGTERM or SIGINT drops what is waiting),
-    and writes journal and retained messages out. ``$/signals/terminate`` only writes out. At a
+    and writes journal and retained messages out; of a SIGTERM that came before, as soon as all are
+    open. ``$/signals/terminate`` only writes out. At a
     SIGHUP the settings that can change, certificates, users and rules are loaded again.
     Raises ``ListenError``, ``AccessError``, ``DataDirError``, ``JournalError`` or
     ``MessageStoreError``, ``TableFileError``.
@@ -119,6 +120,13 @@ async def _prepare(
 ) -> int:
     settings = options.settings
     loop = asyncio.get_running_loop()
+    stop: asyncio.Future[int] = loop.create_future()  # the exit code
+
+    def stop_early() -> None:
+        if not stop.done():
+            stop.set_result(0)
+
+    loop.add_signal_handler(signal.SIGTERM, stop_early)
     loop.add_signal_handler(signal.SIGHUP, _log.info, "SIGHUP before the start is no news")
     listeners: list[Listener] = []
     data: DataDir | None = None
@@ -153,7 +161,9 @@ async def _prepare(
         if data is not None:
             deduplicator.recover(data.journal)
         watch = TableWatch(tables) if tables else None
-        return await _serve(listeners, broker, poller, journal, deduplicator, watch, options, ready)
+        return await _serve(
+            listeners, broker, poller, journal, deduplicator, watch, options, ready, stop
+        )
     finally:
         for listener in listeners:
             listener.close()
@@ -174,11 +184,11 @@ async def _serve(
     tables: TableWatch | None,
     options: ServiceOptions,
     ready: Callable[[list[str]], None],
+    stop: asyncio.Future[int],
 ) -> int:
     settings = options.settings
     loop = asyncio.get_running_loop()
     began = time.monotonic()
-    stop: asyncio.Future[int] = loop.create_future()
 
     def stop_now(error: Exception) -> None:
         if not stop.done():

@@ -417,7 +417,10 @@ class Connection(asyncio.Protocol):
         self.be_behind(False)
         self._drained = asyncio.get_running_loop().create_future()
         if self.transport.is_closing():
-            self._say_drained()
+            if self.transport.get_write_buffer_size():
+                self.congested = True  # its end says that the kernel has taken everything
+            else:
+                self._say_drained()
             return self._drained
         while self._overflow and (buffer := self._overflow.get()) is not None:
             self._server.memory.held -= len(buffer)

@@ -9,6 +9,7 @@ one buffer: what was read is copied out of it before anybody else can read.
 import asyncio
 import asyncio.sslproto
 import threading
+from asyncio.sslproto import SSLProtocolState
 from time import perf_counter
 from typing import Any, cast
 
@@ -56,6 +57,16 @@ class EncryptedProtocol(asyncio.sslproto.SSLProtocol):
         self._wanted = min(max(affordable, READ_BYTES), 2 * nbytes, LONG_READ_BYTES)
 
     # What follows asyncio calls; that it has these methods is in its source only.
+
+    def _start_shutdown(self) -> None:
+        """Close also a connection whose peer has hung up while nothing was read of it: asyncio
+        takes that for a shutdown that has begun, and goes on with it only when it is read again."""
+        super()._start_shutdown()
+        self._loop.call_soon(self._end_unread)
+
+    def _end_unread(self) -> None:
+        if self._state == SSLProtocolState.FLUSHING:  # type: ignore[attr-defined]
+            self._do_flush()  # type: ignore[attr-defined]
 
     def _get_write_buffer_size(self) -> int:
         """Count what is encrypted and not sent, too: asyncio has forgotten that."""

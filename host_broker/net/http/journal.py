@@ -212,6 +212,8 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
             await asyncio.to_thread(groups.put, request.match_info["name"], positions)
         except GroupError as error:
             return mistake(400, str(error))
+        except OSError as error:
+            return _not_noted(error)
         return web.Response(status=204)
 
     @table.delete("/journal/groups/{name}")
@@ -220,11 +222,18 @@ def routes(journal: Journal, access: HttpAccess) -> web.RouteTableDef:
         refusal = access.refusal(request, "journal", f"groups/{name}")
         if refusal is not None:
             return refusal
-        if not await asyncio.to_thread(groups.delete, name):
-            return mistake(404, f"there is no group {name}")
+        try:
+            if not await asyncio.to_thread(groups.delete, name):
+                return mistake(404, f"there is no group {name}")
+        except OSError as error:
+            return _not_noted(error)
         return web.Response(status=204)
 
     return table
+
+
+def _not_noted(error: OSError) -> web.Response:
+    return mistake(503, f"it cannot be noted: {error.strerror or error}; try again")
 
 
 async def _sent(

@@ -30,20 +30,12 @@ def routes(
     table = web.RouteTableDef()
     one_at_a_time = asyncio.Lock()
 
-    @table.post("/publish")
-    async def packets(request: web.Request) -> web.StreamResponse:
-        if request.content_type != PACKETS:
-            return mistake(
-                415, f"send FMQP publications as {PACKETS}, or one message to /publish/TOPIC"
-            )
-        body = await request.read()
+    async def published(request: web.Request, packets: bytes) -> web.Response:
+        """Publish what the request may; once, if it has a number."""
         who = request[PRINCIPAL]
-        refusal = await _forbidden(access, request, body)
-        if refusal is not None:
-            return refusal
         publisher = request.headers.get("Publisher", "")
         if not publisher:
-            return await _published(publishing, who, body)
+            return await _published(publishing, who, packets)
         number = _NUMBER.fullmatch(request.headers.get("Publisher-Number", ""))
         if not _PUBLISHER.fullmatch(publisher) or not number:
             return mistake(
@@ -60,7 +52,7 @@ def routes(
             try:
                 if not deduplicator.is_published(publisher, at):
                     await asyncio.to_thread(deduplicator.begin)
-                    answer = await _published(publishing, who, body, name_of(publisher, at))
+                    answer = await _published(publishing, who, packets, name_of(publisher, at))
                     if answer.status != 200:
                         return answer
                     deduplicator.published(publisher, at)
@@ -72,6 +64,18 @@ def routes(
             except OSError as error:
                 return _busy(Busy(f"what is published cannot be noted: {error.strerror or error}"))
             return answer
+
+    @table.post("/publish")
+    async def packets(request: web.Request) -> web.StreamResponse:
+        if request.content_type != PACKETS:
+            return mistake(
+                415, f"send FMQP publications as {PACKETS}, or one message to /publish/TOPIC"
+            )
+        body = await request.read()
+        refusal = await _forbidden(access, request, body)
+        if refusal is not None:
+            return refusal
+        return await published(request, body)
 
     @table.post("/publish/{topic:.+}")
     async def one(request: web.Request) -> web.StreamResponse:
@@ -90,7 +94,7 @@ def routes(
         body = await request.read()
         flags = _RETAINED * (retain == ["true"])
         packet = bytes([flags, len(topic)]) + len(body).to_bytes(4, "big") + topic + body
-        return await _published(publishing, request[PRINCIPAL], packet)
+        return await published(request, packet)
 
     @table.post("/wanted")
     async def wanted(request: web.Request) -> web.StreamResponse:

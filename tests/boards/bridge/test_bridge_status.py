@@ -68,6 +68,19 @@ def test_a_folder_that_others_write_to_is_not_believed(tmp_path: Path) -> None:
     assert "others can write to" in done.stderr
 
 
+def test_a_runtime_folder_that_cannot_be_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "runtime"
+    done = subprocess.run(
+        motemq("bridge", "--status", "--runtime-dir", str(below)),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"Error: cannot look into {below}: Not a directory\n"
+
+
 def test_status_as_json_without_bridges_is_an_empty_list(tmp_path: Path) -> None:
     done = subprocess.run(
         motemq("bridge", "--status", "--json", "--runtime-dir", str(tmp_path / "none")),

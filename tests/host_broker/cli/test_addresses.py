@@ -113,7 +113,14 @@ def test_a_wrong_file_is_a_usage_error(command: str, secured: BrokerProcess) -> 
     url = f"{secured.urls['fmqps']}?ca=/does/not/exist.pem"
     done = run(command, url, *_COMMANDS[command])
     assert done.returncode == 2
-    assert b"cannot use its ca, cert or key: [Errno 2] No such file" in done.stderr
+    assert b"cannot use its ca, cert or key: No such file" in done.stderr
+
+
+def test_a_wrong_file_of_a_secret_is_a_usage_error(running: BrokerProcess) -> None:
+    url = running.urls["lightmq"] + "/desk?token_file=/does/not/exist"
+    done = run("pub", url, "up", "x")
+    assert done.returncode == 2
+    assert b"cannot use its token_file /does/not/exist: No such file or directory\n" in done.stderr
 
 
 @pytest.mark.parametrize("command", _COMMANDS)

@@ -74,7 +74,12 @@ def test_users_come_and_go(tmp_path: Path) -> None:
         (["add", "bob", "--token-file", "-"], "short\n", 2, "16 characters or more"),
         (["add", "bob", "--token", "--token-file", "-"], "", 2, "exclude each other"),
         (["add", "bob", "--uid", "7"], "", 1, "another user has this uid"),
-        (["add", "bob", "--password-file", "missing"], "", 2, "cannot read missing"),
+        (
+            ["add", "bob", "--password-file", "missing"],
+            "",
+            2,
+            "cannot read missing: No such file or directory",
+        ),
         (["remove", "bob"], "", 1, "there is no user 'bob'"),
         (["passwd", "bob"], "x\n", 1, "there is no user 'bob'"),
     ],

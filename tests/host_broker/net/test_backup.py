@@ -24,6 +24,7 @@ from host_broker.backup_format import MANIFEST, BackupFault, is_allowed, read_ma
 from host_broker.cli.backup import BackupError, back_up
 from host_broker.cli.backup import command as backup_command
 from host_broker.cli.restore import RestoreError, restore
+from host_broker.cli.restore import command as restore_command
 from host_broker.client import connect
 from host_broker.net.access.access_files import write_users
 from host_broker.net.journal.check import check
@@ -207,6 +208,18 @@ def test_what_is_there_is_not_touched(kept: BrokerProcess, tmp_path: Path) -> No
     with pytest.raises(RestoreError, match="is there already"):
         restore(tmp_path / "backup", tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["letter"]
+
+
+def test_a_folder_that_cannot_be_made_is_named(kept: BrokerProcess, tmp_path: Path) -> None:
+    """The user's folder, and why in words; no temporary one beside it, and no errno."""
+    (tmp_path / "file").touch()
+    back_up(_url(kept), tmp_path / "backup")
+    below_a_file = str(tmp_path / "file" / "x")
+    for where, why in ((below_a_file, "Not a directory"), ("/proc/x", "No such file or directory")):
+        made = CliRunner().invoke(backup_command, [where, "--from", _url(kept)])
+        assert (made.exit_code, made.stderr) == (1, f"backup: error: {where}: {why}\n")
+        made = CliRunner().invoke(restore_command, [str(tmp_path / "backup"), where])
+        assert (made.exit_code, made.stderr) == (1, f"restore: error: {where}: {why}\n")
 
 
 def test_what_does_not_fit_is_not_begun(

@@ -179,6 +179,29 @@ def test_the_exit_code_of_pub_is_what_journal_ack_promises(
         assert running.end()[0] == 0
 
 
+def test_a_consumer_group_is_told_to_try_again(running: BrokerProcess) -> None:
+    def ask(method: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", running.ports["auto"], timeout=30)
+        try:
+            connection.request(method, "/journal/groups/spark", b'{"positions": {"0": 1}}')
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    assert post(running) == 200
+    assert ask("PUT") == (204, b"")
+    limit(running, 1)  # less than what says that there are no groups
+    for method in ("PUT", "DELETE"):
+        status, said = ask(method)
+        assert status == 503
+        assert json.loads(said)["error"] == "it cannot be noted: File too large; try again"
+    limit(running, resource.RLIM_INFINITY)
+    assert ask("PUT") == (204, b"")
+    assert ask("DELETE") == (204, b"")
+    assert running.end() == (0, "")
+
+
 @pytest.mark.parametrize("scheme", ["lightmq", "lightmqs"])
 def test_a_board_that_restarts_meanwhile_gets_its_name_back(tmp_path: Path, scheme: str) -> None:
     """Nobody reads that its former self has hung up: it waits, as all who publish do."""

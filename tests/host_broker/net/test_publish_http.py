@@ -109,6 +109,7 @@ def test_many_messages_in_order_and_what_is_discarded_is_counted(running: Broker
         ("/publish", _packet(b"a", b"", 0x80), _PACKETS, 400),
         ("/publish", _packet(b"a", b"1"), {**_PACKETS, "Publisher": "me"}, 400),
         ("/publish", b"", {**_PACKETS, "Publisher": "m e", "Publisher-Number": "1.0"}, 400),
+        ("/publish/a", b"x", {"Publisher": "me", "Publisher-Number": "1"}, 400),
         ("/publish/" + "a" * 256, b"x", {}, 400),
         ("/publish/a", bytes(8 * 1024 * 1024 + 1), {}, 413),
         ("/wanted", b"[]", {}, 400),
@@ -178,12 +179,14 @@ def test_a_stranger_cannot_stop_the_broker(running: BrokerProcess) -> None:
     assert _post(running, "/publish/home/lamp", b"on")[0] == 200
 
 
-def test_what_is_repeated_is_published_once_also_after_a_kill(tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ["/publish", "/publish/t/a"])
+def test_what_is_repeated_is_published_once_also_after_a_kill(tmp_path: Path, path: str) -> None:
     options = ("--data", str(tmp_path / "data"), *_AUTO)
 
     def publish(running: BrokerProcess, number: str, body: bytes) -> dict[str, Any]:
         headers = {**_PACKETS, "Publisher": "query-1", "Publisher-Number": number}
-        status, said = _post(running, "/publish", _packet(b"t/a", body), **headers)
+        said_body = _packet(b"t/a", body) if path == "/publish" else body
+        status, said = _post(running, path, said_body, **headers)
         assert status == 200
         return said
 

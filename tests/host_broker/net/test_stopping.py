@@ -3,14 +3,16 @@
 import contextlib
 import http.client
 import json
+import os
 import socket
+import ssl
 import time
 from pathlib import Path
 
 import pytest
 
 from host_broker.client import Client, ConnectFailed, ConnectionLost, connect
-from tests.host_broker.net.broker_process import broker, until
+from tests.host_broker.net.broker_process import END_S, broker, motemq, spawn, until
 from tests.host_broker.net.certificates import Authority
 
 SUBSCRIBE = bytes.fromhex("800100000000") + b"t"
@@ -160,6 +162,81 @@ def test_those_who_are_reset_have_their_wills_too(scheme: str, tmp_path: Path) -
         code, stderr = running.wait()
         assert code == 0
         assert stderr == "broker: 3 connections were reset, unsent messages are lost\n"
+
+
+def test_a_stop_before_it_listens_is_a_stop_too(tmp_path: Path) -> None:
+    """A start may take a while, e.g. that of a large journal."""
+    users = tmp_path / "users.toml"
+    os.mkfifo(users, 0o600)  # the start waits for it
+    arguments = ("--ephemeral", "--listen", "fmqp://127.0.0.1:0", "--set", f"access.users={users}")
+    with spawn(motemq("broker", *arguments)) as process:
+        writing = os.open(users, os.O_WRONLY)  # as soon as the broker reads
+        process.terminate()
+        os.close(writing)
+        _, complaint = process.communicate(timeout=END_S)
+        assert (process.returncode, complaint) == (0, b"")
+
+
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=30).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("scheme", ["fmqp", "fmqps"])
+def test_who_hangs_up_during_a_stop_is_not_waited_for(scheme: str, tmp_path: Path) -> None:
+    """Nobody is read then (R34), so nobody reads that it has gone either."""
+    listen, _ = listener(scheme, tmp_path)
+    trust = ssl.create_default_context()
+    trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+    with (
+        broker("--listen", listen, "--set", "net.drain_s=60", *LARGE) as running,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def client() -> socket.socket:
+            sock = running.raw(scheme)
+            return stack.enter_context(trust.wrap_socket(sock) if scheme == "fmqps" else sock)
+
+        sleeper, leaver = client(), client()
+        sleeper.sendall(SUBSCRIBE + packet(b"t", b"ready"))
+        assert sleeper.recv(1)
+        leaver.sendall(bytes.fromhex("800100000000") + b"u")
+        for _ in range(120):  # more than the kernel takes for a reader who began
+            leaver.sendall(packet(b"t", bytes(BIG)))
+        leaver.sendall(packet(b"u", b"processed"))
+        assert leaver.recv(100).endswith(b"processed")
+        running.process.terminate()
+        until(lambda: not is_listening(running.ports[scheme]))
+        leaver.shutdown(socket.SHUT_WR)  # as when its process is killed: no goodbye of TLS
+        while sleeper.recv(1 << 20):
+            pass
+        assert running.wait() == (0, "")
+
+
+@pytest.mark.parametrize("slow", ["pause", "drop-oldest"])
+def test_who_has_said_its_last_word_and_takes_nothing_is_reset(slow: str) -> None:
+    """Its half of the connection is closed, the other one has no end by itself."""
+    listen = f"fmqp://127.0.0.1:0?slow={slow}"
+    with (
+        broker("--listen", listen, "--set", "net.drain_s=1", *LARGE) as running,
+        running.raw("fmqp") as sleeper,
+        fmqp(running.urls["fmqp"]) as publisher,
+    ):
+        sleeper.sendall(SUBSCRIBE)
+        publisher.sync()
+        for _ in range(40):  # more than the kernel takes
+            publisher.publish("t", bytes(BIG))
+        publisher.sync()
+        sleeper.shutdown(socket.SHUT_WR)
+        publisher.ping(20.0)
+        started = time.monotonic()
+        code, stderr = running.end()
+        assert code == 0
+        assert time.monotonic() - started < 20  # net.user_timeout_s is 30
+        assert stderr == "broker: 1 connections were reset, unsent messages are lost\n"
 
 
 def test_terminate_ends_at_once_without_wills() -> None:
