@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from boards.toml_file import Section, read_toml
+from boards.toml_file import Section, read_toml, toml_files
 from boards.toml_file import TomlError as TomlError
 
 Chip = Literal[
@@ -188,7 +188,7 @@ def _models_in(folder: Path) -> dict[str, Model]:
     found: dict[str, Model] = {}
     if folder.exists() and not folder.is_dir():
         raise TomlError(f"{folder}: is no folder with models of boards; move it away")
-    for path in sorted(folder.glob("*.toml")):
+    for path in toml_files(folder):
         model = load_model(path)
         if model.id in found:
             raise TomlError(f"{path}:1: there is a model {model.id!r} in this folder already")

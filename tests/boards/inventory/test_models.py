@@ -138,6 +138,10 @@ def test_a_wrong_file_is_named_with_line_and_key(
         (b"a = 1\n" * 200_000, "larger than 1 MiB"),
         (b"\xff\xfe", "is not UTF-8 text"),
         (None, "cannot be read: No such file"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "x.toml:1: is no configuration: it has brackets"),
+        (b"a = " + b"9" * 5000, "x.toml:1: is no configuration: .* thousands of digits"),
+        (b'a = 1\n[b]\nc = [{d = "x\\u0000y"}]', "x.toml:3: a text has a zero character"),
+        (b'"\\U00000000" = 1', "x.toml:1: a text has a zero character"),
     ],
 )
 def test_what_is_no_configuration_is_refused(
