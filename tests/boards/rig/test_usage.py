@@ -124,3 +124,12 @@ def test_a_run_whose_output_nobody_reads_is_no_failed_check(broker: Broker, tmp_
         run.stdout.close()
         assert (run.stderr.read(), run.wait(60)) == (b"", 141)
     eventually(lambda: not processes_naming(str(tmp_path)), 30, "something was left running")
+
+
+def test_a_terminal_that_has_no_such_letters_is_no_end_of_a_run(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    result = run_rig(tmp_path / "out", broker, "--virtual", "esp32:1", "--checks", "ping")
+    assert result.returncode == 0, result.stdout
+    assert "vesp32-1: flash \\u2026\n" in result.stdout
