@@ -117,6 +117,9 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ('transport = "uart"\n', "", 11, "link.transport is missing"),
         ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
         ("[0xe48bff56]", "[]", 10, "flash.chip_ids is empty: no image could be for it"),
+        ('"rpi_pico"', '""', 9, "flash.image is empty"),
+        ('prefix = "x"', 'prefix = "Green House"', 4, "write 1 to 27 of a-z, 0-9 and -, as"),
+        ('prefix = "x"', f'prefix = "{"x" * 28}"', 4, "write 1 to 27 of a-z, 0-9 and -, as"),
         ("[flash]", "[flash", 7, "is not TOML: Expected"),
     ],
 )
