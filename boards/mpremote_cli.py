@@ -11,7 +11,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from boards.tool import OnLine, run_tool
+from boards.serial_port import PortGone
+from boards.tool import OnLine, ToolError, run_tool
 
 # A copy that was killed has left its file open, by mpremote's names. If that were closed, or
 # collected, after the file was written anew, its part would come in place of the whole.
@@ -23,17 +24,24 @@ def mpremote(
 ) -> str:
     """Run ``mpremote connect URL resume ARGUMENTS`` and return what it printed.
 
-    Raises ``ToolError`` when it fails (its exit code 1 does not tell why: the text does) and
-    ``ToolTimeout``.
+    Raises ``ToolError`` when it fails (its exit code 1 does not tell why: the text does),
+    ``ToolTimeout``, and ``PortGone``.
     """
     with tempfile.TemporaryDirectory(prefix="mpremote-") as config:
-        return run_tool(
-            "mpremote",
-            [sys.executable, "-m", "mpremote", "connect", url, "resume", *arguments],
-            deadline_s=deadline_s,
-            env={**os.environ, "XDG_CONFIG_HOME": config},
-            on_line=on_line,
-        )
+        try:
+            return run_tool(
+                "mpremote",
+                [sys.executable, "-m", "mpremote", "connect", url, "resume", *arguments],
+                deadline_s=deadline_s,
+                env={**os.environ, "XDG_CONFIG_HOME": config},
+                on_line=on_line,
+            )
+        except ToolError as error:
+            # Of a cable that was pulled it shows what failed when it closed the port, not why.
+            if error.output.rstrip().endswith("OSError: [Errno 5] Input/output error"):
+                gone = f"serial port {url}: it vanished while mpremote used it"
+                raise PortGone(f"{gone}; is the board plugged in?") from None
+            raise
 
 
 def copy_to_board(

@@ -124,6 +124,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(name, [_NO_BOARD], indirect=True, scope="session")
         return
     marks = list(metafunc.definition.iter_markers("rig"))
+    for mark in marks:
+        _require_known(mark, metafunc.definition.nodeid)
     caps = set().union(*(mark.kwargs.get("caps", set()) for mark in marks))
     caps |= set(config.getoption("--rig-cap"))
     count = max((mark.kwargs.get("count", 1) for mark in marks), default=1)
@@ -143,6 +145,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for one in chosen
     ]
     metafunc.parametrize(name, params, indirect=True, scope="session")
+
+
+def _require_known(mark: pytest.Mark, test: str) -> None:
+    """Fail the collection for a mark that would choose other boards than it seems to."""
+    known = {"caps", "count", "optional"}
+    if mark.args or mark.kwargs.keys() - known or isinstance(mark.kwargs.get("caps"), str):
+        pytest.fail(
+            f'{test}: write its mark as rig(caps={{"wifi"}}, count=1, optional=False), or less',
+            pytrace=False,
+        )
 
 
 @dataclass(frozen=True, slots=True)

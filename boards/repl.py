@@ -99,7 +99,7 @@ class Repl:
         except (TransportError, _Late, ValueError) as reason:
             tail = lines.text()[-200:].strip()
             raise NoReply(
-                f"not done within {deadline_s:g} s ({_text(reason)}); "
+                f"not done within {round(deadline_s, 1):g} s ({_text(reason)}); "
                 + (f"its last words: {tail!r}" if tail else "it printed nothing")
             ) from None
         finally:
@@ -130,7 +130,7 @@ class Repl:
             left = until - time.monotonic()
             if left <= 0:
                 raise NoReply(
-                    f"{self._serial.url}: no raw REPL within {deadline_s:g} s "
+                    f"{self._serial.url}: no raw REPL within {round(deadline_s, 1):g} s "
                     f"({self._serial.received} bytes came); does MicroPython run there?"
                 )
             self._serial.until = time.monotonic() + min(left, _ENTER_TRY_S)

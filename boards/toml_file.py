@@ -154,6 +154,11 @@ def _shown(place: str) -> str:
     return ".".join(name for name in place.split(".") if not name.startswith("["))
 
 
+def toml_files(folder: Path) -> list[Path]:
+    """Return the TOML files in a folder, in order; not what editors hide there: ``.#a.toml``."""
+    return sorted(file for file in folder.glob("*.toml") if not file.name.startswith("."))
+
+
 def read_toml(file: Path) -> TomlFile:
     """Read a TOML file, also one that begins with Windows' byte order mark.
 
@@ -182,7 +187,23 @@ def read_toml(file: Path) -> TomlFile:
         place = re.search(r"at line (\d+)", str(error))
         line = int(place[1]) if place else text.count("\n") + 1
         raise TomlError(f"{file}:{line}: is not TOML: {error}") from None
+    except (RecursionError, ValueError):
+        why = "it has brackets within brackets without end, or a number of thousands of digits"
+        raise TomlError(f"{file}:1: is no configuration: {why}") from None
+    if _has_zero(data):
+        place = re.search(r"\\(u0000|U00000000)", text)
+        line = text.count("\n", 0, place.start()) + 1 if place else 1
+        raise TomlError(f"{file}:{line}: a text has a zero character, which no name can have")
     return TomlFile(file, data, key_lines(text))
+
+
+def _has_zero(value: object) -> bool:
+    """Return True if a text within ``value``, a key too, has a NUL."""
+    if isinstance(value, dict):
+        return any(map(_has_zero, (*value, *value.values())))
+    if isinstance(value, list):
+        return any(map(_has_zero, value))
+    return isinstance(value, str) and "\0" in value
 
 
 class _NotFinite(ValueError):

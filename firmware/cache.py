@@ -23,19 +23,21 @@ def cache_dir() -> Path:
     return Path(override) if override else platformdirs.user_cache_path("motemq")
 
 
-def build_once(name: str, key: str, build: Callable[[Path], None]) -> Path:
+def build_once(name: str, key: str, build: Callable[[Path], None], *, has: str = "") -> Path:
     """Return the entry ``name/key``, calling ``build`` in an empty folder if it is absent.
 
-    ``build`` gets a scratch folder on the same file system and fills it; what it raises is passed
-    on and leaves no entry. A second process waits for the first one's build and then reuses it.
+    ``has``: what is in each whole entry; one without it is made anew, as cleaners of caches remove
+    files and leave their folders. ``build`` gets a scratch folder on the same file system and fills
+    it; what it raises is passed on and leaves no entry. A second process waits for the first one's
+    build and then reuses it.
     """
     entry = cache_dir() / name / key
-    if use(entry):
+    if use(entry) and (entry / has).exists():
         return entry
     entry.parent.mkdir(parents=True, exist_ok=True)
     with (entry.parent / f"{key}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if entry.is_dir():
+        if (entry / has).exists():
             os.utime(entry)
             return entry
         scratch = entry.parent / f"{key}.building"
@@ -46,6 +48,7 @@ def build_once(name: str, key: str, build: Callable[[Path], None]) -> Path:
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
+        shutil.rmtree(entry, ignore_errors=True)
         scratch.rename(entry)
     return entry
 

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -85,6 +86,9 @@ class _LazyGroup(click.Group):
             from motemq.completion import register
 
             register()
+        # A character that the terminal's encoding lacks is written by its number.
+        if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*arguments, **options)
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -1,14 +1,17 @@
 """Checks in a file of the user's own: functions ``check_…``, or a ``CHECKS`` as ours have it."""
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
 
 from boards.checks.declared import Check
+from boards.session.plan import STEPS
 
 _PREFIX = "check_"
+_NAME = re.compile(r"[^\s,]{1,80}")  # a log's marks end a name at a space, --checks at a comma
 
 
 class OwnChecksError(Exception):
@@ -23,7 +26,10 @@ def load_checks(file: Path) -> list[Check]:
     the file is where its imports are looked for, too. Raises ``OwnChecksError``.
     """
     module = _run(file)
-    found = list(getattr(module, "CHECKS", ()))
+    listed = getattr(module, "CHECKS", ())
+    if not isinstance(listed, list | tuple):
+        raise OwnChecksError(f"{file}: CHECKS is {listed!r:.80}, not a tuple of Check")
+    found = list(listed)
     if wrong := [each for each in found if not isinstance(each, Check)]:
         raise OwnChecksError(f"{file}: CHECKS has {wrong[0]!r}, which is no Check")
     named = {each.run for each in found}
@@ -34,7 +40,17 @@ def load_checks(file: Path) -> list[Check]:
     ]
     if not found:
         raise OwnChecksError(f"{file}: no check in it: write 'def check_NAME(board): …'")
+    for check in found:
+        if fault := _name_fault(check.name):
+            raise OwnChecksError(f"{file}: check {check.name!r:.120}: {fault}; rename it")
     return found
+
+
+def _name_fault(name: object) -> str:
+    """Return why a name cannot stand for a check in every log and report, "" if it can."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not name.isprintable():
+        return "a name is 1 to 80 characters that can be printed, without a space or a comma"
+    return "this is the name of a step of each run" if name in STEPS else ""
 
 
 def _run(file: Path) -> ModuleType:

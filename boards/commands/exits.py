@@ -48,7 +48,10 @@ def ending(then: str = "every board is stopped") -> Iterator[None]:
     except FAULTS as error:
         if isinstance(error, TomlError) and not isinstance(error, Untrusted):
             raise click.UsageError(str(error)) from None
-        click.secho(f"rig: error: {error}", fg="red", err=True)
+        text = f"{error}"
+        if isinstance(error, OSError) and error.filename and error.strerror:
+            text = f"{error.filename}: {error.strerror}"
+        click.secho(f"rig: error: {text}", fg="red", err=True)
         raise SystemExit(FAULT) from None
     except KeyboardInterrupt:
         click.secho(f"rig: interrupted, {then}", fg="red", err=True)

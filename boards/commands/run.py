@@ -1,5 +1,6 @@
 """``motemq rig run``: boards from whatever they are to a verdict."""
 
+import contextlib
 import hashlib
 import math
 import sys
@@ -43,6 +44,15 @@ from firmware.node_files import client_sha
 from host_broker.scratch_folder import scratch_folder
 
 _PLAIN_WIDTH = 150
+_PIPE_CLOSED = 141  # 128 + SIGPIPE
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """End as after ``| head`` other programs do: rich's own 1 would be a failed check."""
+        with contextlib.suppress(SystemExit):
+            super().on_broken_pipe()
+        raise SystemExit(_PIPE_CLOSED)
 
 
 def _address(_context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -226,11 +236,12 @@ def command(
     that fails never stops the others.
 
     Exit codes: 0 all passed, 1 a check failed, 2 usage, 3 rig fault (a board could not be
-    flashed, never answered, …: no verdict on the code), 4 nothing ran, 130 interrupted.
+    flashed, never answered, …: no verdict on the code), 4 nothing ran, 130 interrupted, 143
+    terminated, 141 nobody reads the output any more.
     """
-    console = Console(soft_wrap=False)
+    console = _Console(soft_wrap=False)
     if not console.is_terminal:
-        console = Console(width=_PLAIN_WIDTH)
+        console = _Console(width=_PLAIN_WIDTH)
     out = out.absolute()
     with ending(), ExitStack() as stack:
         checks, check_files = _checks(patterns)

@@ -86,7 +86,7 @@ class Quarantine(Section, frozen=True):
 
 class _Flash(Section, frozen=True):
     method: FlashMethod | None = None
-    image: str | None = None
+    image: Annotated[str, Meta(min_length=1)] | None = None
     sha256: str = ""
     offset: Offset | None = None
     baud: Baud | None = None
@@ -198,6 +198,12 @@ def load_board(file: Path, models: Models | None = None) -> Board:
         },
         required=said.required,
     )
+    if board.data_url and board.data_url == board.serial_url:
+        raise toml.error(
+            "link.serial_url is the board's serial_url, too: one line cannot be both; "
+            '[link] transport = "console" has messages go over that line',
+            "link.serial_url",
+        )
     if board.usb is None and not board.serial_url:
         raise toml.error("[usb] or serial_url is missing: by what is the board found?")
     return board

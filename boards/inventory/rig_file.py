@@ -13,7 +13,7 @@ from msgspec import Meta
 from boards.inventory.board_file import Board, load_board, require_id, require_schema
 from boards.inventory.models import Models, TomlError, all_models, models_of
 from boards.runtime_folder import check_private, runtime_folder
-from boards.toml_file import Section, read_toml
+from boards.toml_file import Section, read_toml, toml_files
 
 RIG_FILE = "rig.toml"
 _FLASH_PARALLEL = 4
@@ -157,7 +157,7 @@ def _boards(folders: Sequence[Path], models: Models) -> dict[str, Board]:
     for folder in folders:
         if folder.exists() and not folder.is_dir():
             raise TomlError(f"{folder}: is no folder with the boards' files; move it away")
-    for file in (file for folder in folders for file in sorted(folder.glob("*.toml"))):
+    for file in (file for folder in folders for file in toml_files(folder)):
         board = load_board(file, models)
         if board.id in found:
             raise TomlError(
@@ -165,14 +165,26 @@ def _boards(folders: Sequence[Path], models: Models) -> dict[str, Board]:
             )
         for other in found.values():
             _tell_apart(board, other)
+            _lines_apart(board, other)
         found[board.id] = board
     return found
 
 
+def _lines_apart(board: Board, other: Board) -> None:
+    """No serial line may be two boards', for its console or for its messages."""
+    taken = {_line(other.serial_url), _line(other.data_url)} - {""}
+    for key, url in (("serial_url", board.serial_url), ("link.serial_url", board.data_url)):
+        if _line(url) in taken:
+            raise TomlError(f"{board.file}:1: {key} is that of {other.file} too; change one")
+
+
+def _line(url: str) -> str:
+    """Return one name for a serial line that has several: /dev/serial/by-id has links."""
+    return url if not url or "://" in url else os.path.realpath(url)
+
+
 def _tell_apart(board: Board, other: Board) -> None:
     """Two boards that the USB shows alike must have different places."""
-    if board.serial_url and board.serial_url == other.serial_url:
-        raise TomlError(f"{board.file}:1: serial_url is that of {other.file} too; change one")
     one, two = board.usb, other.usb
     if one is None or two is None or (one.vid, one.pid) != (two.vid, two.pid):
         return

@@ -92,6 +92,10 @@ class RunFiles:
 
 Message = dict[str, Any]
 _FACTS = ("port", "firmware")
+# What a board, or a check of a user's own, says at any length. A report leaves out lines that are
+# too long, and with them a verdict.
+_SAID = {"message", *_FACTS}
+_MESSAGE_CHARACTERS = 10_000
 
 
 class EventWriter:
@@ -109,6 +113,8 @@ class EventWriter:
         """Write one message of a worker; return plain lines to show."""
         board = self._boards[job.board.id]
         kind = message.pop("kind")
+        for name in _SAID & message.keys():
+            message[name] = _shortened(message[name])
         if kind == "progress":
             _progress(board, message["text"])
         elif kind == "about":
@@ -173,6 +179,13 @@ class EventWriter:
         """A worker is gone: its step and all later ones are errors."""
         lines = []
         step = message["step"] or STEPS[0]
+        if board.check:  # what it was doing, and never ended
+            words = {"step": step, "check": board.check, "message": message["message"]}
+            took_s = time.monotonic() - board.since_s
+            check: Message = {"event": "check_finished", **words, "outcome": "error"}
+            check["duration_s"] = took_s
+            self._files.event(**self._columns(job), **check)
+            lines += _event(board, check)
         for name in STEPS[STEPS.index(step) :]:
             text = message["message"] if name == step else f"{NOT_RUN}{step} failed"
             finished: Message = {"event": "step_finished", "step": name, "outcome": "error"}
@@ -185,6 +198,13 @@ class EventWriter:
         self._console(job)
         self._files.event(**self._columns(job), **ended)
         return [*lines, *_event(board, ended)]
+
+
+def _shortened(text: str) -> str:
+    left_out = len(text) - _MESSAGE_CHARACTERS
+    if left_out <= 0:
+        return text
+    return f"{text[:_MESSAGE_CHARACTERS]} … {left_out} more characters"
 
 
 def _progress(board: BoardState, text: str) -> None:

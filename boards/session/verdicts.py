@@ -1,10 +1,11 @@
 """What a check came to: a verdict on the board, or none because the rig could not do its part."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from traceback import extract_tb
 
-from boards.checks.declared import Check, Samples
+from boards.checks.declared import Check, Measurement, Samples
 from boards.checks.limits import beyond
 from boards.errors import RigError
 from boards.repl import NoReply
@@ -67,7 +68,13 @@ def _measured(returned: object) -> list[Samples]:
         raise Invalid(f"the check returned {returned!r:.80}, not a list of Samples, or nothing")
     if wrong := [each for each in returned if not isinstance(each, Samples)]:
         raise Invalid(f"the check returned a list with {wrong[0]!r:.80}, which is no Samples")
-    return [Samples(each.of, [float(value) for value in each.values]) for each in returned]
+    found = [Samples(each.of, [float(value) for value in each.values]) for each in returned]
+    for each in found:
+        if not isinstance(each.of, Measurement):
+            raise Invalid(f"the check returned Samples of {each.of!r:.80}, which is no Measurement")
+        if odd := [value for value in each.values if not math.isfinite(value)]:
+            raise Invalid(f"the check measured {each.of.metric} as {odd[0]}, which is no number")
+    return found
 
 
 def _line(error: BaseException) -> str:

@@ -6,7 +6,9 @@ parent is gone, or wants us gone) it stops its board and ends.
 """
 
 import datetime
+import faulthandler
 import os
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -34,6 +36,7 @@ from boards.virtual.control import BoardError
 _TRANSIENT = (BoardError, PortError, ReplError, ToolError)
 _RETRIED = ("flash", "install")
 _REVIVE_S = 120.0  # for the whole reset ladder, each rung with a boot after it
+_HUNG_S = 10.0  # beyond a step's limit; the parent gives up a little later
 
 
 class _Worker:
@@ -77,7 +80,7 @@ class _Worker:
             if outcome != "error" or not transient or attempt == tries:
                 break
             # A step that took all of its time has none left for the ladder.
-            self._channel.send("time", limit_s=_REVIVE_S)
+            self._need_time(_REVIVE_S)
             try:
                 self._run.revive()
             except FAULTS:
@@ -91,6 +94,7 @@ class _Worker:
         began = time.monotonic()
         limit_s = self._job.limits_s[step]
         self._event("step_started", step=step, attempt=attempt, limit_s=limit_s)
+        _tell_where(limit_s)
         self._run.log.mark(f"step {step}")
         outcome, message, transient = "passed", "", False
         if self._broken:
@@ -120,8 +124,12 @@ class _Worker:
         )
         return outcome, transient
 
+    def _need_time(self, limit_s: float) -> None:
+        self._channel.send("time", limit_s=limit_s)
+        _tell_where(limit_s)
+
     def _stop(self, until: float) -> str:
-        self._channel.send("time", limit_s=_REVIVE_S)  # a board may have to be revived first
+        self._need_time(_REVIVE_S)  # a board may have to be revived first
         try:
             self._run.restore(until)
         finally:
@@ -241,6 +249,12 @@ class _Worker:
 
     def _event(self, event: str, **columns: Any) -> None:
         self._channel.send("event", event=event, **columns)
+
+
+def _tell_where(limit_s: float) -> None:
+    """If nothing else is allowed until then, say in the worker's log where it hangs."""
+    wait_s = min(limit_s + _HUNG_S, threading.TIMEOUT_MAX)
+    faulthandler.dump_traceback_later(wait_s, file=2)  # a check may have replaced sys.stderr
 
 
 def main() -> None:

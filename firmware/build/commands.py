@@ -64,7 +64,7 @@ class Runner:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=cwd,
-                env={**os.environ, "LC_ALL": "C", **(env or {})},
+                env={**_environment(), **(env or {})},
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
@@ -125,6 +125,15 @@ def require_tools(what: str, tools: Mapping[str, str]) -> None:
             f"{what} needs {', '.join(missing)}, not installed here; run 'make setup' or: "
             f"sudo apt-get install {' '.join(dict.fromkeys(missing.values()))}"
         )
+
+
+def _environment() -> dict[str, str]:
+    """Return ours, without what is meant for our own Python.
+
+    PYTHONSAFEPATH, for one, keeps MicroPython's scripts from importing their neighbours.
+    """
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return {**kept, "LC_ALL": "C"}
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

@@ -143,7 +143,8 @@ def cached(name: str) -> Path | None:
     """Return the built file ``name`` if it is in the cache, else None; builds nothing."""
     _check_name(name)
     entry = _entry_path(name)
-    return entry / _RECIPES[name].artifact if use(entry) else None
+    file = entry / _RECIPES[name].artifact
+    return file if use(entry) and file.exists() else None
 
 
 def current_entries() -> list[Path]:
@@ -182,7 +183,7 @@ def _entry(name: str, progress: Progress) -> Path:
         log.unlink()  # kept on failure only
 
     try:
-        return build_once(name, _key(recipe.inputs), build)
+        return build_once(name, _key(recipe.inputs), build, has=recipe.artifact)
     except OSError as error:
         where = error.filename or cache_dir()
         remedy = "free some disk space" if error.errno == errno.ENOSPC else "make it writable"

@@ -87,3 +87,14 @@ def test_a_missing_tool_names_its_package() -> None:
     require_tools("shelling", {"sh": "dash"})
     with pytest.raises(BuildError, match=r"needs no-such-tool,.*apt-get install its-package"):
         require_tools("building", {"sh": "dash", "no-such-tool": "its-package"})
+
+
+def test_a_build_does_not_see_what_is_meant_for_our_own_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MicroPython's scripts import their neighbours, which PYTHONSAFEPATH forbids."""
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    (tmp_path / "neighbour.py").write_text("")
+    (tmp_path / "script.py").write_text("import neighbour\n")
+    runner = Runner(tmp_path / "log")
+    runner.run("a script", [sys.executable, tmp_path / "script.py"], deadline_s=60)

@@ -1,5 +1,6 @@
 """The builds are what they say: real tools and real formats are the judges."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from firmware.build.apt import PrivateApt
 from firmware.build.commands import Runner
 from firmware.build.ensure import cached
 from firmware.build.pins import NEWER_SUITE, Package
+from firmware.cache import cache_dir
 
 _UF2_BLOCK = 512
 _UF2_MAGIC = b"UF2\nWQ]\x9e"
@@ -126,6 +128,23 @@ def test_a_second_time_nothing_is_built(unix_port: Path) -> None:
     assert ensure("unix", said.append) == unix_port
     assert said == []
     assert cached("unix") == unix_port
+
+
+def test_what_a_cleaner_of_caches_took_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removes files that nobody has used for long, and leaves their folders."""
+    image = ensure("vesp32")
+    here = tmp_path / image.relative_to(cache_dir())
+    here.parent.mkdir(parents=True)
+    shutil.copy(image, here)
+    monkeypatch.setenv("MOTEMQ_CACHE", str(tmp_path))
+    uf2 = ensure("vpico_w")
+    content = uf2.read_bytes()
+    uf2.unlink()
+    assert cached("vpico_w") is None
+    assert ensure("vpico_w") == cached("vpico_w") == uf2
+    assert uf2.read_bytes() == content
 
 
 def test_an_unknown_name_lists_the_known() -> None:

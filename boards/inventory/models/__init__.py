@@ -4,6 +4,7 @@ A desk has models of its own in files of the same kind. Their facts are MicroPyt
 (``mpconfigboard.h``: the machine's name) and esptool's (``targets/``: chip ids, offsets).
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,8 +14,10 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from boards.toml_file import Section, read_toml
+from boards.toml_file import Section, read_toml, toml_files
 from boards.toml_file import TomlError as TomlError
+
+_PREFIX = re.compile(r"[a-z0-9][a-z0-9-]{0,26}")  # with a number behind it, a board's id
 
 Chip = Literal[
     "rp2040",
@@ -138,6 +141,11 @@ def load_model(path: Path) -> Model:
     for key in ("image", "chip_ids"):
         if said.flash.method != "none" and key not in toml.data["flash"]:
             raise toml.missing(Loader, key, "flash")
+    if said.flash.method != "none" and not said.flash.image:
+        raise toml.error("flash.image is empty", "flash.image")
+    if not _PREFIX.fullmatch(said.prefix):
+        text = "write 1 to 27 of a-z, 0-9 and -, as boards' ids begin with it"
+        raise toml.error(f"prefix = {said.prefix!r}: {text}", "prefix")
     if said.flash.method != "none" and not said.flash.chip_ids:
         raise toml.error("flash.chip_ids is empty: no image could be for it", "flash.chip_ids")
     if said.link.transport == "uart" and said.link.uart is None:
@@ -188,7 +196,7 @@ def _models_in(folder: Path) -> dict[str, Model]:
     found: dict[str, Model] = {}
     if folder.exists() and not folder.is_dir():
         raise TomlError(f"{folder}: is no folder with models of boards; move it away")
-    for path in sorted(folder.glob("*.toml")):
+    for path in toml_files(folder):
         model = load_model(path)
         if model.id in found:
             raise TomlError(f"{path}:1: there is a model {model.id!r} in this folder already")

@@ -90,6 +90,7 @@ def test_a_whole_desk(tmp_path: Path) -> None:
         ('mac = "24:0A:C4:12:34:56"', 'mac = "24:0A"', 11, "identity.mac is not 12 hex digits"),
         ('mac = "24:0A:C4:12:34:56"', "", 10, "identity.mac is missing: without it no chip can"),
         ("baud = 921600", 'method = "uf2_drive"', 14, "is not one of esptool, none"),
+        ('image = "my.bin"', 'image = ""', 13, "flash.image is empty"),
         ("baud = 921600", 'sha256 = "12"', 14, "flash.sha256 is not 64 hex digits"),
         ('driver = "uhubctl"', 'driver = "magic"', 16, "is not one of uhubctl, relay, command"),
         ('hub = "1-1.2"\n', "", 15, "power.hub is missing; it is text in quotes"),
@@ -141,6 +142,16 @@ def test_mistakes_in_rig_toml(tmp_path: Path, rig: str, words: str) -> None:
             'id = "b"\nmodel = "unix"\nserial_url = "/dev/ttyS0"\n',
             "serial_url is that of .*0.toml too",
         ),
+        (
+            _PICO,
+            _PICO.replace("pico-a", "pico-b").replace("b713123456", "b713123457"),
+            "link.serial_url is that of .*0.toml too",
+        ),
+        (
+            _PICO,
+            'id = "b"\nmodel = "unix"\nserial_url = "/dev//ttyUSB9"\n',
+            "serial_url is that of",
+        ),
     ],
 )
 def test_two_boards_are_never_one(tmp_path: Path, one: str, two: str, words: str) -> None:
@@ -156,6 +167,8 @@ def test_two_boards_are_never_one(tmp_path: Path, one: str, two: str, words: str
         ('id = "a"\nmodel = "virtual-esp32"\nserial_url = "x"\n[identity]\nmac = "240ac4123456"',
          "virtual. is missing"),
         ('id = "a"\nmodel = "unix"\nserial_url = "x"\n[virtual]\ncontrol_port = 1', "real board"),
+        ('id = "a"\nmodel = "RPI_PICO"\nserial_url = "x"\n[identity]\nuid = "e66038b713123456"\n'
+         '[link]\nserial_url = "x"\n', r"0\.toml:7: .*one line cannot be both"),
     ],
 )  # fmt: skip
 def test_a_board_must_be_found_somehow(tmp_path: Path, text: str, words: str) -> None:
@@ -180,6 +193,20 @@ def test_virtual_boards_that_are_up_are_a_desk(
     real = load_rig(_desk(tmp_path, _PICO))
     assert list(real.boards) == ["pico-a"]
     assert list(load_rig(_desk(tmp_path, _PICO, rig="virtual = true")).boards) == ["pico-a", "v"]
+
+
+def test_what_an_editor_hides_in_the_folder_is_no_board(tmp_path: Path) -> None:
+    """While a file is changed in Emacs, there is a link beside it that leads nowhere."""
+    rig = _desk(tmp_path, _PICO)
+    (tmp_path / "boards" / ".#0.toml").symlink_to("somebody@somewhere.1234")
+    assert list(load_rig(rig).boards) == ["pico-a"]
+
+
+def test_a_folder_that_cannot_be_made_is_named_in_one_line(tmp_path: Path) -> None:
+    rig = _desk(tmp_path, 'id = "a"\nmodel = "unix"\nserial_url = "/dev/null"\n')
+    done = motemq_rig("run", "--rig", rig, "--out", "/proc/no")
+    assert done.returncode == 3
+    assert done.stdout == "rig: error: /proc/no: No such file or directory\n"
 
 
 def test_a_wrong_desk_ends_the_command_with_2_as_a_wrong_name_does(tmp_path: Path) -> None:

@@ -117,6 +117,9 @@ def test_a_good_file_loads(tmp_path: Path) -> None:
         ('transport = "uart"\n', "", 11, "link.transport is missing"),
         ('["repl"]', '["repl", "kick"]', 6, "resets: 'kick' is not one of control, rts"),
         ("[0xe48bff56]", "[]", 10, "flash.chip_ids is empty: no image could be for it"),
+        ('"rpi_pico"', '""', 9, "flash.image is empty"),
+        ('prefix = "x"', 'prefix = "Green House"', 4, "write 1 to 27 of a-z, 0-9 and -, as"),
+        ('prefix = "x"', f'prefix = "{"x" * 28}"', 4, "write 1 to 27 of a-z, 0-9 and -, as"),
         ("[flash]", "[flash", 7, "is not TOML: Expected"),
     ],
 )
@@ -138,6 +141,10 @@ def test_a_wrong_file_is_named_with_line_and_key(
         (b"a = 1\n" * 200_000, "larger than 1 MiB"),
         (b"\xff\xfe", "is not UTF-8 text"),
         (None, "cannot be read: No such file"),
+        (b"a = " + b"[" * 5000 + b"]" * 5000, "x.toml:1: is no configuration: it has brackets"),
+        (b"a = " + b"9" * 5000, "x.toml:1: is no configuration: .* thousands of digits"),
+        (b'a = 1\n[b]\nc = [{d = "x\\u0000y"}]', "x.toml:3: a text has a zero character"),
+        (b'"\\U00000000" = 1', "x.toml:1: a text has a zero character"),
     ],
 )
 def test_what_is_no_configuration_is_refused(

@@ -251,6 +251,15 @@ def test_a_wrong_desk_is_a_usage_error(tmp_path: Path) -> None:
     assert f"{rig}:2: unknown key colour" in done.stdout
 
 
+@pytest.mark.parametrize("mark", ['cpas={"psram"}', '"psram"', 'caps="psram"'])
+def test_a_mark_that_is_mistyped_chooses_no_board(tmp_path: Path, mark: str) -> None:
+    rig = write_rig(tmp_path)
+    tests = f"import pytest\n\n@pytest.mark.rig({mark})\n{_FAILING.lstrip()}"
+    done = _pytest(tmp_path, tests, "--rig", str(rig))
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert '::test_fails: write its mark as rig(caps={"wifi"}, count=1' in done.stdout
+
+
 def test_the_lock_is_the_rigs(tmp_path: Path, esp32: VirtualBoard) -> None:
     """A test that holds the board sees it locked by us, under pytest's name."""
     rig = write_rig(tmp_path)

@@ -1,12 +1,13 @@
 """What a person may type wrong at ``motemq rig run``."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from benchmarks.ports import port_for_later
 from tests.boards.desk_files import motemq_rig, write_rig
-from tests.boards.rig_process import Broker, run_rig
+from tests.boards.rig_process import Broker, eventually, processes_naming, rig_command, run_rig
 
 
 @pytest.mark.parametrize(
@@ -112,3 +113,23 @@ def test_a_broker_that_is_not_there_is_a_rig_fault_before_anything_is_flashed(
     words = f"there is no broker to run against: nothing listens at fmqp://127.0.0.1:{port}"
     assert words in said.stdout
     assert not (tmp_path / "out" / "boards").exists()
+
+
+def test_a_run_whose_output_nobody_reads_is_no_failed_check(broker: Broker, tmp_path: Path) -> None:
+    """As ``motemq rig run | head -1``: 1 would be a verdict on the code."""
+    command = rig_command(tmp_path / "out", broker, "--virtual", "esp32:1")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stderr is not None
+        assert run.stdout.readline()
+        run.stdout.close()
+        assert (run.stderr.read(), run.wait(60)) == (b"", 141)
+    eventually(lambda: not processes_naming(str(tmp_path)), 30, "something was left running")
+
+
+def test_a_terminal_that_has_no_such_letters_is_no_end_of_a_run(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    result = run_rig(tmp_path / "out", broker, "--virtual", "esp32:1", "--checks", "ping")
+    assert result.returncode == 0, result.stdout
+    assert "vesp32-1: flash \\u2026\n" in result.stdout

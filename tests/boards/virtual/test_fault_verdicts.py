@@ -17,7 +17,7 @@ _COMMAND_S = 120.0
 _VERDICTS = {
     "silent": ("flash", "Failed to connect to Espressif device: No serial data received"),
     "babbling": ("flash", r"no raw REPL within .* \(\d{5,} bytes came\)"),
-    "vanishing": ("install", "mpremote"),
+    "vanishing": ("install", "it vanished while mpremote used it; is the board plugged in"),
     "wrong-identity": ("flash", "says it is .* expected .*; nothing was written"),
     "wedged": ("flash", r"no raw REPL within .* \(\d{1,3} bytes came\)"),
     "corrupted-flash": ("flash", "MD5 of file does not match data in flash"),
