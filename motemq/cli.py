@@ -1,5 +1,6 @@
 """The ``motemq`` command: a table of sub-commands, each imported only when it is used."""
 
+import errno
 import importlib
 import importlib.util
 import os
@@ -73,6 +74,7 @@ _SUB_COMMANDS = {
     ),
 }
 _NO_VERDICT = 3  # what a CI may not take for a failed check
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _WrongSystem(click.ClickException):
@@ -85,7 +87,16 @@ class _LazyGroup(click.Group):
             from motemq.completion import register
 
             register()
-        return super().main(*arguments, **options)
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            from host_broker.cli import standard_output
+
+            standard_output.forget()
+            click.echo(f"Error: cannot write: {error.strerror}", err=True)
+            raise SystemExit(_NO_VERDICT) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_SUB_COMMANDS)
