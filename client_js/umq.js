@@ -1624,8 +1624,12 @@ export class Client {
    * @param {"clients" | "topics" | "retained" | "queues" | "wills"} name
    * @param {{prefix?: string, limit?: number, timeoutMs?: number}} [options] `limit`: of one page
    * @returns {AsyncGenerator<any, void, void>} its items, as docs/umq.md says
+   * @throws {BadArgument | CallFailed}
    */
   async *list(name, { prefix = "", limit = 100, timeoutMs } = {}) {
+    if (!Object.hasOwn(PAGED, name)) {
+      throw new BadArgument(`'${name}' is no list: ${Object.keys(PAGED).join(", ")}`);
+    }
     const { by, first } = PAGED[name];
     let after = first;
     for (;;) {
@@ -2699,9 +2703,16 @@ function spellBody(body) {
   if (bytes !== null) {
     return { text: null, attachments: [bytes] };
   }
-  const text = typeof body === "string" ? body : JSON.stringify(body);
+  let text;
+  try {
+    text = typeof body === "string" ? body : JSON.stringify(body);
+  } catch (error) {
+    throw new BadArgument(`no JSON can say this: ${/** @type {Error} */ (error).message}`, {
+      cause: error,
+    });
+  }
   if (text === undefined) {
-    throw new BadArgument(`a ${typeof body} cannot be sent: give text, bytes or a value for JSON`);
+    throw new BadArgument(`${typeof body} cannot be sent: give text, bytes or a value for JSON`);
   }
   return { text, attachments: [] };
 }

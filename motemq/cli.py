@@ -1,5 +1,6 @@
 """The ``motemq`` command: a table of sub-commands, each imported only when it is used."""
 
+import errno
 import importlib
 import importlib.util
 import io
@@ -74,6 +75,7 @@ _SUB_COMMANDS = {
     ),
 }
 _NO_VERDICT = 3  # what a CI may not take for a failed check
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class _WrongSystem(click.ClickException):
@@ -89,7 +91,16 @@ class _LazyGroup(click.Group):
         # A character that the terminal's encoding lacks is written by its number.
         if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
             sys.stdout.reconfigure(errors="backslashreplace")
-        return super().main(*arguments, **options)
+        try:
+            return super().main(*arguments, **options)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            from host_broker.cli import standard_output
+
+            standard_output.forget()
+            click.echo(f"Error: cannot write: {error.strerror}", err=True)
+            raise SystemExit(_NO_VERDICT) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_SUB_COMMANDS)

@@ -175,6 +175,11 @@ test("bodies are text, bytes or JSON", async (t) => {
   }
   await assert.rejects(client.publish("a", () => 0), BadArgument);
   await assert.rejects(client.publish("a", undefined), BadArgument);
+  const circle = {};
+  circle.of = circle;
+  await assert.rejects(client.publish("a", circle), BadArgument);
+  await assert.rejects(client.publish("a", 5n), BadArgument);
+  await assert.rejects(client.list(/** @type {any} */ ("toString")).next(), BadArgument);
   await client.close();
 });
 

@@ -12,8 +12,8 @@ async def subscribe(link, topic, handler, options):
     await link._flush()
     messages = Messages(link, topic, **options)
     _forget(link, topic, messages._feedback)
-    task = asyncio.create_task(messages._call(handler))
-    link._served[link.client._normalised(topic), messages._feedback] = task
+    key = link.client._normalised(topic), messages._feedback
+    link._served[key] = asyncio.create_task(messages._call(handler, key))
     await link._flush()
 
 
@@ -27,8 +27,8 @@ async def unsubscribe(link, topic, kind):
 
 def _forget(link, topic, feedback):
     task = link._served.pop((link.client._normalised(topic), feedback), None)
-    if task:
-        task.cancel()
+    if task and task is not asyncio.current_task():
+        task.cancel()  # a handler's own ends when it has returned
 
 
 class Messages:
@@ -92,13 +92,17 @@ class Messages:
             queue.pop(0)
         queue.append((topic, payload))
 
-    async def _call(self, handler):
+    async def _call(self, handler, key):
         # Call it for each message, and await what it returns if that is a coroutine.
+        served = self._link._served
+        me = served[key]
         try:
             async for topic, payload in self:
                 result = handler(topic, payload)
                 if hasattr(result, "send"):
                     await result
+                if served.get(key) is not me:
+                    break  # it has unsubscribed itself
         except Exception as error:
             self._link._fail(error)
         finally:

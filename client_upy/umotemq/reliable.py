@@ -9,9 +9,9 @@ poll: at the latest after ``patience_ms``, on both ends.
 
 The link is one generator, whose locals are its state: on a board they cost a third of what
 attributes do. It allocates nothing: BytesIO moves the bytes, as a slice costs 32 bytes of heap.
-Two exceptions: the first frame of each length costs a view (16 bytes, kept), and on 32 bits three
-of four CRCs that we send are a big integer (32 bytes, garbage at once). Those that we check are
-not: over a good frame and its check, the CRC is always the same small number.
+Two exceptions: the first frame of each length costs a view (16 bytes; 64 of them are kept), and on
+32 bits three of four CRCs that we send are a big integer (32 bytes, garbage at once). Those that we
+check are not: over a good frame and its check, the CRC is always the same small number.
 
 Why so long: the link is one function, see above; LINK.md explains it.
 """
@@ -335,5 +335,7 @@ class Reliable:
 def _view(views, buffer, size):
     view = views.get(size)
     if not view:
+        if len(views) > 63:
+            views.clear()  # garbage has any length: all of them would be 18 KB, in small pieces
         views[size] = view = memoryview(buffer)[: abs(size)]
     return view

@@ -114,6 +114,8 @@ def connect_async(
 
 
 def _address(url: str, dialect: str | None) -> Address:
+    if not isinstance(url, str):
+        raise TypeError(f"an address is str, not {type(url).__name__}")
     if dialect is not None:
         url += f"{'&' if '?' in url else '?'}dialect={dialect}"
     return parse_address(url)

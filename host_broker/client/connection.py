@@ -68,7 +68,7 @@ class _ChannelConnection(asyncio.Protocol):
     async def _dial(self, until: float) -> None:
         """Reach the broker, shake hands for TLS, and say the channel's first words."""
         context = dialing.tls_context(self._address)
-        raw = await _reached(self._address, self._timeout_s)
+        raw = await _reached(self._address, self._timeout_s, until)
         self._socket = raw
         loop = asyncio.get_running_loop()
         try:
@@ -448,7 +448,7 @@ class _Second(_ChannelConnection):
         self._owner.second_ended(error)
 
 
-async def _reached(address: Address, timeout_s: float) -> socket.socket:
+async def _reached(address: Address, timeout_s: float, until: float) -> socket.socket:
     """Do ``dialing.reach`` in a thread of its own: a name server may take longer than we wait."""
     loop = asyncio.get_running_loop()
     reached: asyncio.Future[socket.socket] = loop.create_future()
@@ -476,9 +476,12 @@ async def _reached(address: Address, timeout_s: float) -> socket.socket:
 
     threading.Thread(target=reach, name="motemq-dial", daemon=True).start()
     try:
-        return await reached
-    except asyncio.CancelledError:
+        async with asyncio.timeout(max(0.0, until - time.monotonic())):
+            return await reached
+    except BaseException as error:
         # It may have been reached in the same turn of the loop.
         if reached.done() and not reached.cancelled() and reached.exception() is None:
             reached.result().close()
+        if isinstance(error, TimeoutError):
+            raise dialing.failed(address, error, timeout_s) from None
         raise

@@ -45,10 +45,10 @@ def dial(address: Address, timeout_s: float) -> socket.socket:
 def reach(address: Address, timeout_s: float) -> socket.socket:
     """Return a connected socket that does not block, before any TLS. Raises ``ConnectFailed``."""
     try:
-        raw = _connected(address, min(timeout_s, _LONGEST_S))
+        raw = _connected(address, min(max(0.001, timeout_s), _LONGEST_S))
         raw.setblocking(False)
     except (OSError, UnicodeError, ValueError) as error:
-        raise _failed(address, error, timeout_s) from error
+        raise failed(address, error, timeout_s) from error
     return raw
 
 
@@ -58,7 +58,7 @@ def tls_failed(address: Address, error: Exception, timeout_s: float) -> ConnectF
         return ConnectFailed(
             f"{address} did not begin TLS within {timeout_s:g} s; is TLS spoken on this port?"
         )
-    return _failed(address, error, timeout_s)
+    return failed(address, error, timeout_s)
 
 
 def _connected(address: Address, timeout_s: float) -> socket.socket:
@@ -112,7 +112,8 @@ def _no_password() -> str:
     raise ValueError("the key is encrypted")
 
 
-def _failed(address: Address, error: Exception, timeout_s: float) -> ConnectFailed:
+def failed(address: Address, error: Exception, timeout_s: float) -> ConnectFailed:
+    """Return the error for an address that cannot be reached."""
     nobody = isinstance(error, ConnectionRefusedError | FileNotFoundError)
     return ConnectFailed(_advice(address, error, timeout_s), nobody_listens=nobody)
 

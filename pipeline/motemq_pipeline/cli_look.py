@@ -88,6 +88,7 @@ def _print(names: list[str], rows: Iterator[tuple[Any, ...]], form: str) -> None
         writer.writerow(map(spreadsheet_cell, names))
         for row in rows:
             writer.writerow([_csv(value) for value in row])
+        sys.stdout.flush()  # what cannot be written is told here
     else:
         _table(names, [[_cell(value) for value in row] for row in rows])
 

@@ -202,11 +202,12 @@ def _again(query: QueryStatus) -> str:
 @_CONFIG
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of lines.")
 def status(config: Path, as_json: bool) -> None:
-    """Say how the run of CONFIG is doing: lag, rates, last batch; needs no Spark.
+    """Say how the run of CONFIG is doing: lag, rates, last batch, gold's time; needs no Spark.
 
     Works while it runs and afterwards. Exit codes: 0 it is running, 1 it is not, 3 there was
     never one, or the journal cannot be asked.
     """
+    from motemq_pipeline.about import read_about
     from motemq_pipeline.config import load_config
 
     need(config)
@@ -214,8 +215,9 @@ def status(config: Path, as_json: bool) -> None:
         read = load_config(config)
         found = read_status(read.checkpoint)
         lags, unreachable = _lags(read, found)
+        gold_at = read_about(read.place).get("written_at")
     if as_json:
-        document = asdict(found)
+        document = asdict(found) | {"gold_made_at": gold_at}
         for query in document["queries"]:
             query["behind"] = lags[query["name"]]
         click.echo(json.dumps(document))
@@ -227,6 +229,7 @@ def status(config: Path, as_json: bool) -> None:
                 f"{query.rows_per_s:,.0f}/s  batch {max(query.batch, 0)}: {query.batch_rows:,} "
                 f"rows in {query.batch_s:.2f} s, {query.finished_at or 'none yet'}{_again(query)}"
             )
+        click.echo(f"  {'gold':<10} last made {gold_at or 'never'}")
         for why in unreachable:
             click.echo(f"  {why}; not counted")
         for what in found.given_up:

@@ -1,5 +1,6 @@
 """The one command: lazy, helpful, and clear when a part is not installed."""
 
+import os
 import subprocess
 import sys
 
@@ -76,6 +77,25 @@ def test_what_another_system_lacks_is_one_line(system: str, name: str, needs: st
     result = _motemq(name, "run", code=code)
     assert result.returncode == 3
     assert result.stderr == f"Error: 'motemq {name}' needs {needs}; this is {system}\n"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "arguments",
+    ["--help", "--version", "rig run --help", "completion bash", "doctor broker", "rig doctor"],
+)
+def test_an_output_that_fails_is_one_clear_line(arguments: str, unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:  # a real device on which every write fails
+        done = subprocess.run(
+            [sys.executable, "-m", "motemq", *arguments.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=180,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+        )
+    assert done.stderr == "Error: cannot write: No space left on device\n"
+    assert done.returncode == 3
 
 
 _NO_UNIX = """

@@ -4,6 +4,7 @@ import csv
 import gc
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -409,6 +410,23 @@ def test_values_as_people_and_programs_read_them(
         assert set(line) == {"-", " "}
         assert "2026-01-02T03:04:05.600000Z" in row_text
         assert "a,b\\nc" in row_text
+
+
+@pytest.mark.parametrize("form", [["--json"], ["--csv"], []])
+def test_an_output_that_fails_is_one_clear_line(tmp_path: Path, form: list[str]) -> None:
+    Table(Storage.at(tmp_path), "alerts").create()
+    words = ["query", "select 1 as n from range(3)", "--tables", str(tmp_path), *form]
+    with open("/dev/full", "wb") as full:  # a real device on which every write fails
+        done = subprocess.run(
+            [sys.executable, "-m", "motemq", "pipeline", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=_END_S,
+            env=os.environ | {"PYTHONUNBUFFERED": ""},
+        )
+    assert done.stderr == "Error: cannot write: No space left on device\n"
+    assert done.returncode == 3
 
 
 def test_json_is_json_and_has_every_column(capsys: pytest.CaptureFixture[str]) -> None:

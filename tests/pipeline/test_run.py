@@ -22,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.ports import port_for_later
 from host_broker.client import connect
 from motemq_pipeline import restarts, streams
+from motemq_pipeline.about import read_about
 from motemq_pipeline.cli import command
 from motemq_pipeline.config import RunConfig, load_config
 from motemq_pipeline.delta import Table
@@ -472,6 +473,14 @@ def _status(config: Path) -> tuple[int, dict[str, object]]:
     done = CliRunner().invoke(command, ["status", str(config), "--json"])
     found: dict[str, object] = json.loads(done.output)
     return done.exit_code, found
+
+
+def test_status_says_when_gold_was_last_made(here: RunConfig) -> None:
+    made = read_about(here.place)["written_at"]
+    _, status = _status(here.file)
+    assert status["gold_made_at"] == made
+    said = CliRunner().invoke(command, ["status", str(here.file)]).output
+    assert f"\n  gold       last made {made}\n" in said
 
 
 def test_kill_9_ctrl_c_and_status(tmp_path: Path) -> None:

@@ -99,6 +99,38 @@ def handlers_may_be_coroutines():
 
 
 @check
+def a_handler_may_end_its_own_subscription():
+    """It goes on to its end, and hears no more; also if another takes its place."""
+
+    async def main(got):
+        async with Aio(fmqp()) as link:
+            await link.connect()
+
+            async def second(topic, payload):
+                await link.unsubscribe("h/own")
+                await asyncio.sleep_ms(1)
+                got.append((b"second", payload))
+
+            async def first(topic, payload):
+                await link.subscribe("h/own", second)
+                await asyncio.sleep_ms(1)
+                got.append((b"first", payload))
+
+            await link.subscribe("h/own", first)
+            await link.publish("h/own", b"0")
+            await soon(lambda: len(got) == 1)
+            await link.publish("h/own", b"1")
+            await soon(lambda: len(got) == 2)
+            await link.publish("h/own", b"2")
+            await link.ping(SOON_MS)
+            equal(link._served, {})
+
+    got = []
+    ran(main(got))
+    equal(got, [(b"first", b"0"), (b"second", b"1")])
+
+
+@check
 def leaving_messages_unsubscribes():
     async def main():
         client = fmqp()

@@ -207,6 +207,25 @@ if sys.implementation.name == "micropython":
         measured(work, "sent")
         equal(line.sent, 1 + 2 * _COUNT)
 
+    @check
+    def frames_of_every_length_take_little_heap():
+        line = Echo()
+        stream = transport(line).open()
+        line.come = framed(ACCEPT, SESSION, b"\xf3")
+        stream.write(b"")
+        buffer = bytearray(300)
+        gc.collect()
+        before = gc.mem_alloc()
+        for size in range(1, 240):
+            number = size - 1
+            line.come = framed(DATA, SESSION, bytes(size), bytes([number, number, 8, 0]))
+            equal(stream.readinto(buffer), size)
+            equal(stream.write(bytes(size)), size)
+        line.come = None
+        gc.collect()
+        took = gc.mem_alloc() - before
+        equal(took <= 4096, True, "%d bytes" % took)
+
 
 class _Pressed(Memory):
     """A line during whose reading somebody may press Ctrl-C."""

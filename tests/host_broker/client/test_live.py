@@ -19,6 +19,7 @@ import motemq
 from host_broker.client import (
     BadArgument,
     ClientError,
+    ConnectFailed,
     ConnectionLost,
     NotSupported,
     Subscribing,
@@ -354,6 +355,13 @@ def test_other_types_are_named_and_nothing_is_sent(running: BrokerProcess, schem
         client.sync()
 
 
+@pytest.mark.parametrize("address", [None, 8765, b"fmqp://127.0.0.1"])
+def test_an_address_of_another_type_is_named(address: Any) -> None:
+    for begin in (connect, motemq.connect_async):
+        with pytest.raises(TypeError, match=f"an address is str, not {type(address).__name__}"):
+            begin(address)
+
+
 def test_a_buffer_may_change_after_it_was_published(tmp_path: Path) -> None:
     """It is held until a broker is there, and sent as it was."""
     url = f"fmqp+unix://{tmp_path}/socket"
@@ -424,3 +432,30 @@ def test_who_waits_for_ever_connects(url: str) -> None:
     with connect(url, timeout_s=math.inf) as client:
         assert client.ping() > 0
         client.publish("for/ever", b"x", confirm=True)
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("scheme", ["fmqp", "fmqps"])
+def test_a_time_that_is_over_is_a_deadline_like_any(scheme: str, timeout_s: float) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(ConnectFailed, match="did not answer within"),
+    ):
+        connect(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}", timeout_s=timeout_s)
+
+
+def test_a_name_server_that_is_silent_takes_no_longer_than_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_up = threading.Event()
+
+    def look_up(*_: object, **__: object) -> None:
+        given_up.wait(_SOON_S)
+        raise socket.gaierror(socket.EAI_AGAIN, "no name server")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(ConnectFailed, match=r"did not answer within 0\.2 s"):
+        connect("fmqp://broker.example", timeout_s=0.2)
+    with connect("fmqp://broker.example", timeout_s=0.2, reconnect=True, wait_s=0) as client:
+        assert "did not answer within" in str(client.trouble)
+    given_up.set()

@@ -19,7 +19,7 @@ def test_its_programs_run(capsys: pytest.CaptureFixture[str]) -> None:
     with broker(*listen) as running:
         blocking, asynchronous, queue = (
             program.replace("fmqp://127.0.0.1:8765", running.urls["fmqp"]).replace(
-                "micromsg2://127.0.0.1:8767", running.urls["micromsg2"]
+                "micromsg2://127.0.0.1:8765", running.urls["micromsg2"]
             )
             for program in _PROGRAMS
         )
