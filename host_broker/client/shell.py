@@ -153,6 +153,7 @@ class Shell:
         with self.lock:
             if self._closed_by_us:
                 return
+            self._require_its_loop()
             self._closed_by_us = True
             connection, trying = self._connection, self._trying
             self._end(error or self._is_closed())
@@ -776,6 +777,7 @@ class Shell:
 
     async def room(self, timeout_s: float) -> None:
         """Return when ``may_publish``; raises ``Timeout``."""
+        self._require_its_loop()
         until = time.monotonic() + timeout_s
         while True:
             with self.lock:
@@ -796,6 +798,7 @@ class Shell:
 
     async def _in_time(self, those: "list[asyncio.Future[None]]", until: float) -> bool:
         """Wait to be woken with ``those``; False if it is ``until`` before."""
+        self._require_its_loop()
         left_s = until - time.monotonic()
         if left_s <= 0:
             return False
@@ -857,6 +860,7 @@ class Shell:
     async def _operate_on(
         self, connection: Connection, begin: Callable[[int, float], str], limit_s: float
     ) -> object:
+        self._require_its_loop()
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         with self.lock:
             if connection.ended is not None:
@@ -877,6 +881,15 @@ class Shell:
             with self.lock:
                 self._operations.pop(number, None)
                 connection.session.forget(number)
+
+    def _require_its_loop(self) -> None:
+        """Raise ``ConnectionLost`` in an event loop that does not serve the connection: what comes
+        would wake nobody there."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise ConnectionLost(
+                f"the connection to {self.address} belongs to another event loop, such as that of "
+                "an asyncio.run before; connect again in this one"
+            )
 
     # ---- fork -----------------------------------------------------------------------------
 

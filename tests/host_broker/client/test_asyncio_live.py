@@ -149,3 +149,29 @@ def test_both_faces_have_the_same_names() -> None:
         for each in (Subscribing, AsyncSubscription)
     )
     assert ours == theirs
+
+
+def test_another_loop_is_told_so_at_once(url: str) -> None:
+    """As after a first asyncio.run that only connected."""
+    loop = asyncio.new_event_loop()
+    client = loop.run_until_complete(_connected(url))
+
+    async def main() -> None:
+        for wanted in (
+            client.publish("aio/t", b"x"),
+            client.sync(),
+            client.receive(_END_S),
+            client.call("nobody", b"x"),
+            client.wait(_END_S),
+            client.close(),
+        ):
+            with pytest.raises(ConnectionLost, match="another event loop"):
+                await asyncio.wait_for(wanted, _END_S / 3)
+
+    asyncio.run(main())
+    loop.run_until_complete(client.close())
+    loop.close()
+
+
+async def _connected(url: str) -> AsyncClient:
+    return await connect_async(url)
