@@ -128,6 +128,14 @@ def test_a_number_is_finite_or_none(tmp_path: Path) -> None:
     assert kinds == ["number"] * 3 + ["object"] * 4  # JSON has null for Infinity, too
 
 
+def test_what_was_measured_is_told_as_precisely_as_it_fits(tmp_path: Path) -> None:
+    given = [0, 21.57, -7, 0.00125, 3e-9, 1013.25, 123456.789, 5e15, -1.7e308, 1 / 3]
+    assert _asked("format.js", "given.map(m.reading)", given, tmp_path) == [
+        *("0", "21.57", "-7", "0.00125", "3e-9"),
+        *("1013.25", "123457", "5e+15", "-1.7e+308", "0.333333"),
+    ]
+
+
 def test_no_payload_makes_the_page_suffer(tmp_path: Path) -> None:
     hostile = [
         *("81" * 100_000, "91" * 100_000, "dd7fffffff", "9b7fffffffffffffff", "5b7fffffffffffffff"),
