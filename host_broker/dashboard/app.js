@@ -180,14 +180,22 @@ function State({ live }) {
 /** @returns {[string, (theme: string) => void]} */
 function useTheme() {
   const [theme, setTheme] = useState(() => {
-    const kept = localStorage.getItem(THEME_KEY) ?? "auto";
-    return THEMES.includes(kept) ? kept : "auto";
+    try {
+      const kept = localStorage.getItem(THEME_KEY) ?? "auto";
+      return THEMES.includes(kept) ? kept : "auto";
+    } catch {
+      return "auto"; // a browser that keeps nothing for pages
+    }
   });
   document.documentElement.dataset.theme = theme;
   return [
     theme,
     (wanted) => {
-      localStorage.setItem(THEME_KEY, wanted);
+      try {
+        localStorage.setItem(THEME_KEY, wanted);
+      } catch {
+        // it is for this page only
+      }
       document.documentElement.dataset.theme = wanted;
       setTheme(wanted);
     },
