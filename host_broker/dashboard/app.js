@@ -172,6 +172,7 @@ function State({ live }) {
   }
   return html`<p class="state" role="status">
     <span class=${`tag ${tone}`}>${text}</span>
+    ${live.pattern !== "**" && html`<span class="soft why">only topics of ${live.pattern}</span>`}
     ${state !== "open" && error && html`<span class="soft why">${error.message}</span>`}
     ${live.dropped > 0 && html`<span class="soft">${live.dropped} updates dropped for us</span>`}
   </p>`;

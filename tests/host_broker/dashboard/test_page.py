@@ -220,6 +220,19 @@ def test_without_a_folder_of_runs_it_says_what_to_do(tmp_path: Path, new_page: N
         expect(notice).to_contain_text("where DIR is the --out of motemq rig run.")
 
 
+def test_every_view_says_that_only_some_topics_are_looked_at(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics")
+    for pattern, told in (("nosuch/**", "only topics of nosuch/**"), ("**", None)):
+        page.get_by_label("Pattern").fill(pattern)
+        page.get_by_role("button", name="Look").click()
+        if told is not None:
+            expect(page.locator(".tree")).to_have_text("Nothing has been published to nosuch/**.")
+            page.evaluate("location.hash = '#/boards'")
+            expect(page.locator("header .state")).to_contain_text(told)
+            page.evaluate("location.hash = '#/topics'")
+    expect(page.locator("header .state")).to_have_text("live")
+
+
 def test_the_tree_is_filtered_and_walked_by_keys(port: int, new_page: NewPage) -> None:
     page = new_page().open(port, "#/topics")
     _shown(page, "topics")
