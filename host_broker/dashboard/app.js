@@ -172,6 +172,7 @@ function State({ live }) {
   }
   return html`<p class="state" role="status">
     <span class=${`tag ${tone}`}>${text}</span>
+    ${live.pattern !== "**" && html`<span class="soft why">only topics of ${live.pattern}</span>`}
     ${state !== "open" && error && html`<span class="soft why">${error.message}</span>`}
     ${live.dropped > 0 && html`<span class="soft">${live.dropped} updates dropped for us</span>`}
   </p>`;
@@ -180,14 +181,22 @@ function State({ live }) {
 /** @returns {[string, (theme: string) => void]} */
 function useTheme() {
   const [theme, setTheme] = useState(() => {
-    const kept = localStorage.getItem(THEME_KEY) ?? "auto";
-    return THEMES.includes(kept) ? kept : "auto";
+    try {
+      const kept = localStorage.getItem(THEME_KEY) ?? "auto";
+      return THEMES.includes(kept) ? kept : "auto";
+    } catch {
+      return "auto"; // a browser that keeps nothing for pages
+    }
   });
   document.documentElement.dataset.theme = theme;
   return [
     theme,
     (wanted) => {
-      localStorage.setItem(THEME_KEY, wanted);
+      try {
+        localStorage.setItem(THEME_KEY, wanted);
+      } catch {
+        // it is for this page only
+      }
       document.documentElement.dataset.theme = wanted;
       setTheme(wanted);
     },

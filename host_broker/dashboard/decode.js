@@ -52,10 +52,12 @@ export function numberIn(payload) {
   if (typeof payload !== "string" || payload.length > 1000) {
     return null;
   }
-  if (NUMBER.test(payload)) {
-    const value = Number(payload);
-    return Number.isFinite(value) ? value : null;
-  }
+  const value = NUMBER.test(payload) ? Number(payload) : numberOfObject(payload);
+  return Number.isFinite(value) ? value : null; // 1e999 is not, in JSON neither
+}
+
+/** @param {string} payload @returns {number | null} */
+function numberOfObject(payload) {
   if (!payload.startsWith("{")) {
     return null;
   }
@@ -129,7 +131,9 @@ const READERS = {
   text: textOf,
   JSON: (payload) => {
     try {
-      return JSON.stringify(JSON.parse(textOf(payload)), null, 2);
+      const text = textOf(payload);
+      JSON.parse(text);
+      return indented(text);
     } catch (error) {
       throw new NotDecodable(`no JSON: ${/** @type {Error} */ (error).message}`);
     }
@@ -145,6 +149,32 @@ const READERS = {
   MessagePack: (payload) => written(whole(new MessagePackReader(bytesOf(payload)))),
   hex: (payload) => hexDump(bytesOf(payload)),
 };
+
+const JSON_TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[^\s"[\]{},:]+|[[\]{},:]/g;
+
+/**
+ * Return a JSON text with a line for each item. Numbers and names that are there twice stay as they
+ * are written, which values of JavaScript do not keep; levels below `DEEPEST` are not indented more.
+ *
+ * @param {string} text that is JSON
+ * @returns {string}
+ */
+function indented(text) {
+  let written = "";
+  let depth = 0;
+  let before = "";
+  for (const [token] of text.matchAll(JSON_TOKEN)) {
+    const closes = token === "]" || token === "}";
+    if (closes) depth -= 1;
+    const opened = before === "[" || before === "{";
+    if (closes ? !opened : opened || before === ",") written += `\n${"  ".repeat(Math.min(depth, DEEPEST))}`;
+    written += token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : token;
+    if (token === ":") written += " ";
+    if (token === "[" || token === "{") depth += 1;
+    before = token;
+  }
+  return written;
+}
 
 /** @param {string | Uint8Array} payload @returns {Uint8Array} */
 export function bytesOf(payload) {

@@ -30,6 +30,17 @@ export function amount(value) {
   return `${size.toFixed(size < 100 ? 1 : 0)} ${prefix}`;
 }
 
+const MOST_DIGITS = 6;
+
+/** @param {number | null | undefined} value @returns {string} what was measured: "0.00125", "3e-9" */
+export function reading(value) {
+  if (value === null || value === undefined) {
+    return "–";
+  }
+  const plain = String(Number(value.toPrecision(MOST_DIGITS)));
+  return plain.length <= MOST_DIGITS + 3 ? plain : String(Number(value.toPrecision(3)).toExponential());
+}
+
 /** @param {number | null | undefined} value @returns {string} */
 export function bytes(value) {
   if (value === null || value === undefined) {

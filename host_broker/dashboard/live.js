@@ -14,6 +14,8 @@ export const LOOK_BACK_S = 300;
  * so often; so a busy broker costs little.
  */
 export const EVERY_MS = 1000;
+/** Between two moments of a chart: nobody knows what was in between, as while the page was hidden. */
+const GAP_S = 10;
 const LOOK_MS = 1000;
 const SHOW_MS = 500;
 const SLOW_LOOK_MS = 2000;
@@ -112,6 +114,8 @@ export class Live {
     /** Answers that are asked for again and again, while somebody shows them. @type {Map<string, any>} */
     this.answers = new Map();
     this.hasBeenOpen = false;
+    /** When the topics began to be those of one broker. */
+    this.knownSince = 0;
     /** @type {Map<string, {name: string, args: unknown[], everyMs: number, askAt: number, count: number}>} */
     this.wanted = new Map();
     /** Those that have not answered yet. @type {Set<string>} */
@@ -136,6 +140,8 @@ export class Live {
           if (this.hasBeenOpen) {
             // It may be another broker. (What is asked for before the first is there is asked then.)
             for (const wanted of this.wanted.values()) wanted.askAt = 0;
+          } else {
+            this.knownSince = performance.now();
           }
           this.hasBeenOpen = true;
         }
@@ -214,11 +220,13 @@ export class Live {
           subscription = await this.client.subscribe(pattern, options, onUpdate);
           break;
         } catch (error) {
+          let wait = LOOK_MS;
           if (error instanceof CallFailed && error.code !== Code.UNAVAILABLE) {
             if (!over) onAnswer(error.message);
-            return;
+            if (error.code !== Code.REJECTED) return;
+            wait = REFUSED_LOOK_MS;
           }
-          await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+          await new Promise((resolve) => setTimeout(resolve, wait));
         }
       }
       if (!over) onAnswer("");
@@ -389,10 +397,16 @@ export class Live {
     this.looking = true;
     this.topics.measure();
     const before = this.stats;
+    const askedAt = performance.now();
     if (!this.isRefused("stats")) {
       try {
         this.stats = (await this.client.method("stats", [], { timeoutMs: LOOK_MS })).stats;
         this.troubles.delete("stats");
+        if (askedAt - this.knownSince > this.stats.up_s * 1000) {
+          this.knownSince = performance.now();
+          this.topics = new Topics(); // they were those of a broker that has ended
+          this.subscribe(this.pattern);
+        }
       } catch (error) {
         this.#failed("stats", error);
         this.noteRefusal("stats", error);
@@ -400,18 +414,28 @@ export class Live {
     }
     const latency = await this.echo.measure();
     const known = this.client.state === "open" && this.stats !== before;
-    this.samples.push({
+    this.#sample({
       at: Date.now() / 1000,
       published: known ? rate(before, this.stats, (stats) => stats.publications) : null,
       discarded: known ? rate(before, this.stats, lost) : null,
       latency,
       clients: known ? clientCount(this.stats) : null,
     });
-    if (this.samples.length > LOOK_BACK_S) {
-      this.samples.shift();
-    }
     this.looking = false;
     this.show(EVERY_MS);
+  }
+
+  /** @param {Sample} sample */
+  #sample(sample) {
+    // Of a clock that was set back, the others are later than this one.
+    const earlier = (/** @type {Sample} */ { at }) => sample.at - LOOK_BACK_S < at && at < sample.at;
+    this.samples = this.samples.filter(earlier);
+    const last = this.samples.at(-1);
+    if (last !== undefined && sample.at - last.at > GAP_S) {
+      const unknown = { published: null, discarded: null, latency: null, clients: null };
+      this.samples.push({ at: (last.at + sample.at) / 2, ...unknown });
+    }
+    this.samples.push(sample);
   }
 
   #lookSlowly() {

@@ -15,6 +15,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from click.testing import CliRunner
 
+from host_broker.printable import printable_lines
 from motemq_pipeline.cli import command
 from motemq_pipeline.delta import Table
 from motemq_pipeline.live.figure import figure
@@ -302,4 +303,22 @@ def test_a_browser_sees_readings_as_they_come(tables: _Tables, address: str) -> 
         choose(span="between")
         until(drawn, 21)
         assert page.ask("location.hash").partition("&since=")[2].count("%3A00") >= 2
+        assert page.complaints == []
+
+
+def test_no_name_hides_or_widens_the_page(tables: _Tables, address: str) -> None:
+    names = sorted(["b" * 300, "\u202egnp.exe", "line\nbreak\x1b[2J"])
+    for name in names:
+        tables.readings(name, "t", {datetime.now(UTC): 1.0})
+    with browser() as page:
+        page.open(address, width=380)
+        shown = "[...document.querySelectorAll('#board option')].map(one => one.textContent)"
+        deadline = time.monotonic() + _END_S
+        while not (found := page.ask(shown)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert sorted(found) == sorted(map(printable_lines, names))
+        values = "[...document.querySelectorAll('#board option')].map(one => one.value)"
+        assert sorted(page.ask(values)) == names
+        assert page.ask("document.documentElement.scrollWidth") <= 380
         assert page.complaints == []

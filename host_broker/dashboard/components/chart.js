@@ -49,7 +49,7 @@ export function Chart({ title, times, series, spell, theme }) {
         scales: {
           // Of moments that are one uPlot itself would make a day.
           x: { range: (self) => spanned(self.data[0][0], self.data[0].at(-1)) },
-          y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high || 1) * 1.1] },
+          y: { range: (_, low, high) => aroundZero(low ?? 0, high ?? 0) },
         },
         axes: [
           { ...axis, space: 70, values: "{HH}:{mm}:{ss}" },
@@ -108,6 +108,12 @@ function spanned(low, high) {
   return [Math.min(low ?? end, end - SHORTEST_S), end];
 }
 
+/** @param {number} low @param {number} high @returns {[number, number]} with zero and some room */
+function aroundZero(low, high) {
+  const [bottom, top] = [Math.min(0, low), Math.max(0, high)];
+  return bottom === top ? [0, 1.1] : [bottom * 1.1, top * 1.1];
+}
+
 /** @returns {boolean} whether the system's colours are dark, now and when that changes */
 function useSystemColors() {
   const query = matchMedia("(prefers-color-scheme: dark)");
@@ -139,11 +145,11 @@ function polyline(numbers) {
     low = Math.min(low, each);
     high = Math.max(high, each);
   }
-  const tall = high - low || 1;
+  const tall = high / 2 - low / 2; // halves: what is between may be too large for a number
   return numbers
     .map((each, index) => {
       const x = 1 + (index / (numbers.length - 1)) * (SPARK_WIDTH - 2);
-      const y = high === low ? SPARK_HEIGHT / 2 : SPARK_HEIGHT - 2 - ((each - low) / tall) * (SPARK_HEIGHT - 4);
+      const y = tall === 0 ? SPARK_HEIGHT / 2 : SPARK_HEIGHT - 2 - ((each / 2 - low / 2) / tall) * (SPARK_HEIGHT - 4);
       return `${x.toFixed(1)},${y.toFixed(1)}`;
     })
     .join(" ");

@@ -30,8 +30,8 @@ export function useFetched(path, paused) {
         const document = await answer.json();
         if (answer.status === FORBIDDEN) mayAskAt = performance.now() + REFUSED_LOOK_MS;
         if (!gone) setSaid({ path, document: answer.ok ? document : null, trouble: answer.ok ? "" : document.error });
-      } catch (error) {
-        if (!gone) setSaid({ path, document: null, trouble: /** @type {Error} */ (error).message });
+      } catch {
+        if (!gone) setSaid({ path, document: null, trouble: "The broker does not answer." });
       }
       asking = false;
     };

@@ -1,4 +1,8 @@
 import { html, useState } from "../html.js";
+import { Session } from "../live.js";
+
+const NO_COOKIE =
+  "The login is right, but the browser has not kept this page's cookie. Allow cookies for this address.";
 
 /** The form to log in. @param {{session: any, done: () => void}} props */
 export function Login({ session, done }) {
@@ -13,9 +17,10 @@ export function Login({ session, done }) {
       const why = await session.begin(user, secret);
       setSecret("");
       if (why) setSaid(why);
+      else if ((await Session.ask()).csrf === "") setSaid(NO_COOKIE);
       else done();
-    } catch (error) {
-      setSaid(/** @type {Error} */ (error).message);
+    } catch {
+      setSaid("The broker does not answer.");
     }
   };
   return html`<main id="main" class="login">

@@ -22,7 +22,7 @@ export function Rig({ live, rest }) {
     ${trouble && html`<p class="notice bad">${trouble}</p>`}
     ${told && runs === null &&
     html`<p class="notice">
-      No folder of runs is set. Start the broker with <code>--set http.rig=DIR</code>, where DIR is the
+      No folder of runs is set. Start the broker with <code>--set http.rig=DIR</code>, where DIR is${" the "}
       <code>--out</code> of <code>motemq rig run</code>.
     </p>`}
     ${runs?.length === 0 && html`<p class="soft empty">There is no run in the folder yet.</p>`}

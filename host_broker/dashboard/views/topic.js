@@ -2,7 +2,7 @@ import { Chart } from "../components/chart.js";
 import { Payload } from "../components/payload.js";
 import { Publish } from "../components/publish.js";
 import { numberIn, oneLine } from "../decode.js";
-import { amount, clock, dateTime } from "../format.js";
+import { clock, dateTime, reading } from "../format.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { EVERY_MS } from "../live.js";
 
@@ -83,7 +83,7 @@ export function TopicPage(/** @type {{live: any, name: string, theme: string}} *
       title="Value"
       times=${points.map((each) => each.at)}
       theme=${theme}
-      spell=${amount}
+      spell=${reading}
       series=${[{ name: "value", color: "--c0", values: points.map((each) => each.value) }]}
     />`}
     <details class="card">

@@ -163,7 +163,7 @@ function Tree({ live, filter, open, setOpen, chosen }) {
     onScroll=${() => setTop(place.current.scrollTop)}
   >
     ${rows.length === 0 &&
-    html`<p class="soft empty">${filter ? "No topic has all these words." : "Nothing has been published."}</p>`}
+    html`<p class="soft empty">${filter ? "No topic has all these words." : `Nothing has been published${live.pattern === "**" ? "" : ` to ${live.pattern}`}.`}</p>`}
     <div class="rows" role="none" style=${{ height: `${rows.length * ROW}px` }}>
       ${rows.slice(first, last).map((/** @type {any} */ row, /** @type {number} */ index) => {
         const { node, depth } = row;

@@ -1,4 +1,5 @@
-"use strict";
+import { printable } from "/printable.js";
+
 // Asks for what is chosen, and again every two seconds while somebody looks.
 const EVERY_MS = 2000, BOARDS_MS = 15000;
 const at = (id) => document.getElementById(id);
@@ -8,7 +9,7 @@ const before = new URLSearchParams(location.hash.slice(1)); // what was looked a
 let asked = 0, boardsAt = -Infinity;
 
 function say(text, wrong = false) {
-  said.textContent = text;
+  said.textContent = printable(text);
   said.classList.toggle("wrong", wrong);
 }
 
@@ -27,7 +28,7 @@ async function readBoards() {
   if (boardsAt === -Infinity || names.join("\n") !== [...known.keys()].join("\n")) {
     const chosen = board.value || before.get("board");
     if (chosen && !names.includes(chosen)) names.unshift(chosen); // it may come yet
-    board.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
+    board.replaceChildren(...names.map((name) => new Option(printable(name), name, false, name === chosen)));
   }
   known.clear();
   for (const [name, first, last] of found) known.set(name, [first, last]);

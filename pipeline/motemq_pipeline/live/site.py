@@ -56,6 +56,9 @@ def application(place: Storage, loopback: bool) -> web.Application:
         [
             web.get("/", _file("page.html", "text/html")),
             web.get("/page.js", _file("page.js", "text/javascript")),
+            web.get(
+                "/printable.js", _file("printable.js", "text/javascript", "host_broker.dashboard")
+            ),
             web.get("/plotly.js", _text(get_plotlyjs(), "text/javascript")),
             web.get("/boards", site.boards),
             web.get("/figure", site.figure),
@@ -169,8 +172,8 @@ def _time(name: str, text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _file(name: str, kind: str) -> _Handler:
-    return _text(files(__package__).joinpath(name).read_text(encoding="utf-8"), kind)
+def _file(name: str, kind: str, package: str = __package__) -> _Handler:
+    return _text(files(package).joinpath(name).read_text(encoding="utf-8"), kind)
 
 
 def _text(text: str, kind: str) -> _Handler:

@@ -158,6 +158,17 @@ def test_the_browser_reports_a_bad_page(chromium: Browser, tmp_path: Path) -> No
     chromium.complaints.clear()
 
 
+def test_a_long_name_leaves_room_for_what_is_said_of_it(chromium: Browser, tmp_path: Path) -> None:
+    made = MadeRun(tmp_path)
+    made.board("b" * 300, model="ESP32_GENERIC")
+    made.event(1, event="board_started")
+    file = tmp_path / "page.html"
+    file.write_text(html_page(read_run(made.abort())))
+    chromium.open(file, width=1280)
+    widths = "[...document.querySelectorAll('dd')].map(one => one.getBoundingClientRect().width)"
+    assert min(chromium.ask(widths)) > 500
+
+
 def test_the_page_of_a_run_that_did_nothing(chromium: Browser, tmp_path: Path) -> None:
     folder = MadeRun(tmp_path).abort()
     file = tmp_path / "page.html"

@@ -93,6 +93,13 @@ def test_binary_payloads_are_read(tmp_path: Path) -> None:
         ("f90001", "CBOR", "5.960464477539063e-8"),
         ("32312e35", "auto", "21.5"),
         ("7b2261223a317d", "auto", '{"a":1}'),
+        # What JavaScript's own values do not keep: long numbers, and members of one name.
+        (
+            b'{"id":12345678901234567890,"x":1e999}'.hex(),
+            "auto",
+            '{"id":12345678901234567890,"x":1e999}',
+        ),
+        (b'{"a":1,"a":2.50}'.hex(), "JSON", '{"a":1,"a":2.50}'),
         ("ff00", "auto", "000000ff00.."),
         ("", "auto", ""),
     ],
@@ -100,6 +107,33 @@ def test_binary_payloads_are_read(tmp_path: Path) -> None:
 def test_a_payload_is_shown(tmp_path: Path, encoded: str, format: str, expected: str) -> None:
     ((_, text),) = _asked("decode.js", _VIEW, [[encoded, format]], tmp_path)
     assert "".join(text.split()) == expected
+
+
+def test_json_has_a_line_for_each_item(tmp_path: Path) -> None:
+    """As Python writes it, whatever its texts have in them."""
+    value = {"a": [1, [], {}, [[]], {"b": None}], 'q"\\': '{[,:]}\\"\n', "": [True, -0.5], "ä": "é"}
+    given = [[json.dumps(value, separators=(",", " : ")).encode().hex(), "JSON"]]
+    given += [[each.encode().hex(), "JSON"] for each in ("[]", ' "x" ', "[" * 9000 + "]" * 9000)]
+    (_, shown), (_, empty), (_, text), (found, deep) = _asked("decode.js", _VIEW, given, tmp_path)
+    assert shown == json.dumps(value, indent=2, ensure_ascii=False)
+    assert (empty, text) == ("[]", '"x"')
+    assert found == "JSON" and len(deep) < 100_100
+
+
+def test_a_number_is_finite_or_none(tmp_path: Path) -> None:
+    given = ["21.5", '{"value":2}', '{"x":3}', "1e999", '{"value":1e999}', '{"x":-1e999}', "NaN"]
+    numbers = _asked("decode.js", "given.map(m.numberIn)", given, tmp_path)
+    assert numbers == [21.5, 2, 3, None, None, None, None]
+    kinds = _asked("decode.js", "given.map((each) => typeof m.numberIn(each))", given, tmp_path)
+    assert kinds == ["number"] * 3 + ["object"] * 4  # JSON has null for Infinity, too
+
+
+def test_what_was_measured_is_told_as_precisely_as_it_fits(tmp_path: Path) -> None:
+    given = [0, 21.57, -7, 0.00125, 3e-9, 1013.25, 123456.789, 5e15, -1.7e308, 1 / 3]
+    assert _asked("format.js", "given.map(m.reading)", given, tmp_path) == [
+        *("0", "21.57", "-7", "0.00125", "3e-9"),
+        *("1013.25", "123457", "5e+15", "-1.7e+308", "0.333333"),
+    ]
 
 
 def test_no_payload_makes_the_page_suffer(tmp_path: Path) -> None:

@@ -125,6 +125,34 @@ def test_the_broker_is_lost_and_found(running: BrokerProcess, port: int, new_pag
         expect(tree.get_by_role("treeitem", name="home")).to_be_visible()
 
 
+def test_what_a_former_broker_had_is_not_shown_as_the_next_one_s(
+    running: BrokerProcess, port: int, new_page: NewPage
+) -> None:
+    watched = new_page()
+    watched.forgiven = ("WebSocket connection to", "net::ERR_CONNECTION_RE")
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        client.publish("alerts/kitchen/silent", json={"cleared_at": None}, retain=True)
+        client.publish("status/kitchen", b"online", retain=True)
+        client.publish("home/lamp", b"on", retain=True)
+        client.sync()
+    page = watched.open(port, "#/queues")
+    expect(page.locator("nav .tag")).to_have_text("1 open")
+    running.process.kill()
+    running.process.wait()
+    expect(page.locator("main .notice")).to_have_text("The broker does not answer.")
+    with broker("--listen", f"auto://127.0.0.1:{port}"):
+        with connect(f"fmqp://127.0.0.1:{port}") as client:
+            client.publish("home/door", b"shut", retain=True)
+            client.sync()
+        _state(page, "live")
+        expect(page.locator("nav .tag")).to_have_count(0)
+        page.goto(f"http://127.0.0.1:{port}/#/boards")
+        expect(page.get_by_text("No board has been heard of")).to_be_visible()
+        page.goto(f"http://127.0.0.1:{port}/#/topics")
+        expect(page.get_by_role("treeitem", name="door")).to_be_visible()
+        expect(page.get_by_role("treeitem", name="lamp")).to_have_count(0)
+
+
 def test_a_connection_that_is_lost_before_the_first_answer_costs_nothing(
     running: BrokerProcess, port: int, new_page: NewPage
 ) -> None:

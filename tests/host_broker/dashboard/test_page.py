@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -10,17 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route, WebSocket, expect
+from playwright.sync_api import Browser, Page, Route, WebSocket, expect
 
 from host_broker.access.users import User, name_fault, token_hash
 from host_broker.client import connect
 from host_broker.net.access.access_files import write_users
 from host_broker.printable import printable_lines
 from host_broker.protocols.fmqp.spelling import encode_publication
+from tests.boards.reports.browser import find_browser
 from tests.host_broker.dashboard.conftest import NewPage
 from tests.host_broker.dashboard.packages import node_modules
 from tests.host_broker.dashboard.scenery import NAMES, PRINCIPALS, VIEWS, hostile, ordinary
-from tests.host_broker.net.broker_process import broker
+from tests.host_broker.net.broker_process import BrokerProcess, broker
 from tests.hostile_names import harm
 
 expect.set_options(timeout=60_000)
@@ -131,6 +133,106 @@ def test_what_is_retained_is_told_once(port: int, new_page: NewPage) -> None:
     expect(page.locator(".came li .mono")).to_have_text(["shut", "open"])
 
 
+_CURVE = """canvas => {
+  const plot = canvas.parentElement.querySelector(".u-over").getBoundingClientRect();
+  const at = canvas.getBoundingClientRect();
+  const scale = canvas.height / at.height;
+  const {data, width} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const rows = [];
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i] < 60 && data[i + 2] > 150 && data[i + 3] > 200) rows.push((i / 4 / width) | 0);
+  }
+  const fraction = (row) => (at.top + row / scale - plot.top) / plot.height;
+  return [fraction(rows[0]), fraction(rows.at(-1))];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("values", "highest", "lowest"),
+    [((-10, -20), 0.45, 0.91), ((-7, -7), 0.91, 0.91), ((0, 10), 0.09, 1.0)],
+)
+def test_a_curve_is_seen_whole(
+    port: int, new_page: NewPage, values: tuple[int, ...], highest: float, lowest: float
+) -> None:
+    """Also one that is below zero."""
+    topic = f"frost/{'_'.join(map(str, values))}"
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        for value in values:
+            client.publish(topic, str(value).encode())
+            client.sync()
+            time.sleep(0.3)  # a curve is as wide as its time
+    page = new_page().open(port, f"#/topics/{topic.replace('/', '%2F')}")
+    canvas = page.locator(".chart canvas")
+    expect(canvas).to_be_visible()
+    expect(page.locator(".chart .legend b")).to_have_text(str(values[-1]))
+    assert canvas.evaluate(_CURVE) == pytest.approx((highest, lowest), abs=0.04)
+
+
+def test_numbers_of_any_size_are_a_sparkline(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics")
+    page.get_by_label("Filter topics").fill("huge")
+    row = page.get_by_role("treeitem").nth(1)
+    with connect(f"fmqp://127.0.0.1:{port}") as client:
+        for body in ("1.7e308", "-1.7e308", "0", '{"value": 1e999}'):
+            client.publish("huge/value", body.encode())
+            client.sync()
+            expect(row.locator(".last")).to_have_text(body)
+    expect(row.locator("polyline")).to_have_attribute("points", "1.0,2.0 42.0,18.0 83.0,10.0")
+
+
+_SAMPLES = """async (offsets) => {
+  const {Live} = await import(document.querySelector("script").src.replace("app.js", "live.js"));
+  const live = new Live(() => {});
+  const now = Date.now;
+  const seen = [];
+  for (const offset of offsets) {
+    Date.now = () => now() + offset;
+    const last = live.samples.at(-1);
+    while (live.samples.at(-1) === last) await new Promise((resolve) => live.listen(resolve));
+    const read = ({at, clients}) => [Math.round(at - now() / 1000), clients === null];
+    seen.push(live.samples.map(read));
+  }
+  live.close();
+  Date.now = now;
+  return seen;
+}"""
+
+
+def test_a_clock_that_is_set_makes_no_curve_go_back(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port)
+    day = 24 * 3600
+    first, later, back, ahead = page.evaluate(_SAMPLES, [0, 60_000, -day * 1000, day * 1000])
+    assert len(first) == 1
+    # Nothing is known of the minute in between.
+    assert [(round(at / 10), unknown) for at, unknown in later] == [
+        (0, False),
+        (3, True),
+        (6, False),
+    ]
+    assert [round(at / day) for at, _ in back] == [-1]
+    assert [round(at / day) for at, _ in ahead] == [1]
+
+
+def test_without_a_folder_of_runs_it_says_what_to_do(tmp_path: Path, new_page: NewPage) -> None:
+    with broker("--listen", "auto://127.0.0.1:0") as running:
+        page = new_page().open(running.ports["auto"], "#/rig")
+        notice = page.locator(".notice")
+        expect(notice).to_contain_text("where DIR is the --out of motemq rig run.")
+
+
+def test_every_view_says_that_only_some_topics_are_looked_at(port: int, new_page: NewPage) -> None:
+    page = new_page().open(port, "#/topics")
+    for pattern, told in (("nosuch/**", "only topics of nosuch/**"), ("**", None)):
+        page.get_by_label("Pattern").fill(pattern)
+        page.get_by_role("button", name="Look").click()
+        if told is not None:
+            expect(page.locator(".tree")).to_have_text("Nothing has been published to nosuch/**.")
+            page.evaluate("location.hash = '#/boards'")
+            expect(page.locator("header .state")).to_contain_text(told)
+            page.evaluate("location.hash = '#/topics'")
+    expect(page.locator("header .state")).to_have_text("live")
+
+
 def test_the_tree_is_filtered_and_walked_by_keys(port: int, new_page: NewPage) -> None:
     page = new_page().open(port, "#/topics")
     _shown(page, "topics")
@@ -203,7 +305,12 @@ def test_what_is_published_by_the_page_arrives(port: int, new_page: NewPage) -> 
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> Iterator[int]:
+def guarded(guarded_broker: BrokerProcess) -> int:
+    return guarded_broker.ports["auto"]
+
+
+@pytest.fixture
+def guarded_broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     users = {"alice": User(token=token_hash(_TOKEN)), "guest": User(token=token_hash("guest"))}
     users["webonly"] = User(token=token_hash("webonly"))
     write_users(tmp_path / "users.toml", users)
@@ -215,7 +322,7 @@ def guarded(tmp_path: Path) -> Iterator[int]:
     named = (f"access.users={tmp_path}/users.toml", f"access.rules={tmp_path}/acl.toml")
     options = [word for each in named for word in ("--set", each)]
     with broker("--listen", "auto://127.0.0.1:0", *options) as running:
-        yield running.ports["auto"]
+        yield running
 
 
 def _log_in(page: Page, user: str, secret: str) -> None:
@@ -285,6 +392,49 @@ def test_who_may_see_little_is_told_what_is_missing(guarded: int, new_page: NewP
     for view in ("clients", "queues", "wills", "journal", "overview", "rig"):
         page.evaluate("view => { location.hash = `#/${view}` }", view)
         expect(page.locator(".notice.bad").first).to_be_visible()
+
+
+def test_topics_are_there_when_the_rights_have_come(
+    guarded_broker: BrokerProcess, tmp_path: Path, new_page: NewPage
+) -> None:
+    watched = new_page()
+    watched.forgiven = ("status of 403",)
+    watched.page.clock.install()
+    page = watched.open(guarded_broker.ports["auto"], "#/topics")
+    _log_in(page, "guest", "guest")
+    expect(page.locator(".notice.bad")).to_contain_text("Choose a pattern")
+    rules = (tmp_path / "acl.toml").read_text()
+    (tmp_path / "acl.toml").write_text(rules.replace('"home/**"', '"**"'))
+    guarded_broker.process.send_signal(signal.SIGHUP)
+    for _ in range(60):  # until the broker has read them
+        page.clock.run_for(10_000)
+        if page.locator(".notice.bad").count() == 0:
+            break
+        page.evaluate("fetch('/dashboard/session')")
+    expect(page.locator(".notice.bad")).to_have_count(0)
+
+
+def test_a_browser_that_keeps_nothing_for_pages_is_told_so(
+    guarded: int, chromium: Browser, tmp_path: Path
+) -> None:
+    (tmp_path / "Default").mkdir()
+    blocked = {"profile": {"default_content_setting_values": {"cookies": 2}}}
+    (tmp_path / "Default" / "Preferences").write_text(json.dumps(blocked))
+    context = chromium.browser_type.launch_persistent_context(
+        tmp_path, executable_path=find_browser(), chromium_sandbox=os.geteuid() != 0
+    )
+    try:
+        page = context.new_page()
+        with broker("--listen", "auto://127.0.0.1:0") as running:
+            page.goto(f"http://127.0.0.1:{running.ports['auto']}/")
+            expect(page.locator("header .state")).to_contain_text("live")
+            page.get_by_role("button", name="Colours: auto").click()
+            expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
+        page.goto(f"http://127.0.0.1:{guarded}/")
+        _log_in(page, "alice", _TOKEN)
+        expect(page.get_by_role("alert")).to_contain_text("Allow cookies")
+    finally:
+        context.close()
 
 
 def test_what_may_not_be_seen_is_not_asked_for_all_the_time(
