@@ -7,6 +7,7 @@ is decoded by itself (``decoding``), which also knows the words for what is wron
 the same readings; a test compares them.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
@@ -526,7 +527,12 @@ def _of_layout(values: npt.NDArray[Any], kind: str) -> pa.Array:
 
 
 def _typed(rule: Rule, wanted: Sequence[_Wanted]) -> _ColumnsDecoder | None:
-    """Return what reads JSON, MessagePack and CBOR: each payload as a struct of what is wanted."""
+    """Return what reads JSON, MessagePack and CBOR: each payload as a struct of what is wanted.
+
+    None if a field's name is one that msgspec's structs cannot have.
+    """
+    if any(_NO_STRUCT_HAS.search(each.field.name) for each in wanted):
+        return None
     shape, getters = _struct_of(wanted)
     one = _payload_decoder(rule, shape)
 
@@ -560,6 +566,7 @@ def _payload_decoder(rule: Rule, shape: Any) -> Callable[[bytes], Any]:
     return lambda payload: msgspec.convert(fields(payload), shape)
 
 
+_NO_STRUCT_HAS: Final = re.compile(r'["\\\x00-\x1f]')
 _LONG: Final = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _PYTHON: Final[dict[str, Any]] = {
     "string": str | _LONG,  # boards with numbers for names are many

@@ -20,6 +20,7 @@ from motemq_pipeline.rules import (
     IGNORED,
     JSON,
     MAX_LATE_S,
+    MAX_TEXT,
     NUMBER,
     STRUCT,
     TELEMETRY,
@@ -37,6 +38,7 @@ from motemq_pipeline.toml_tables import Mistake, TomlFile, TomlTable, but, fault
 
 _LAYOUT: Final = re.compile(r"[<>](\d{0,5}[xbBhHiIqQefds]\s*)+")
 _MAX_LAYOUT_BYTES: Final = 65_536
+_MOST_S: Final = 1e12  # 30,000 years; as microseconds it is a long
 _A_LAYOUT: Final = (
     "begin with < (little endian) or > and have the characters xbBhHiIqQefds of Python's struct, "
     "such as '<IhH'"
@@ -95,6 +97,24 @@ def _column(name: str) -> str:
     return name
 
 
+def _no_longer(seconds: float) -> float:
+    if seconds > _MOST_S:
+        raise wrong(f"at most {_MOST_S:g}")
+    return seconds
+
+
+def _short(text: str) -> str:
+    if len(text) > MAX_TEXT:
+        raise fault(f"a name has at most {MAX_TEXT} characters, not {len(text)}")
+    return text
+
+
+def _sensor(name: str) -> str:
+    if not name:
+        raise fault("a sensor's name is empty")
+    return _short(name)
+
+
 def _constant(name: str) -> str:
     if name not in TEXTS:
         raise fault(f"a constant is one of {', '.join(TEXTS)}")
@@ -104,6 +124,8 @@ def _constant(name: str) -> str:
 def _integer_or_text(value: Any) -> int | str:
     if not isinstance(value, int | str) or isinstance(value, bool):
         raise wrong("an integer or a text")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise wrong("an integer of 64 bits")
     return value
 
 
@@ -149,8 +171,10 @@ def _field_name(value: str) -> str:
 
 
 _Text = Annotated[str, StringConstraints(min_length=1)]
+_Name = Annotated[_Text, AfterValidator(_short)]
 _FieldName = Annotated[_Text, AfterValidator(_field_name)]
 _Above0 = Annotated[float, _number(lambda value: value > 0, "above 0")]
+_Seconds = Annotated[_Above0, AfterValidator(_no_longer)]
 _Not0 = Annotated[float, _number(lambda value: value != 0, "a number other than 0")]
 _From0 = Annotated[float, _number(lambda value: value >= 0, "at least 0")]
 _Number = Annotated[float, _number()]
@@ -158,7 +182,7 @@ _Number = Annotated[float, _number()]
 
 class _Sensor(TomlTable):
     field: _FieldName | None = None
-    unit: _Text | None = None
+    unit: _Name | None = None
     scale: _Not0 = 1.0
     offset: _Number = 0.0
     min: _Number | None = None
@@ -188,14 +212,14 @@ class RuleTable(TomlTable):
     kind: Annotated[str, BeforeValidator(_kind)] = Key(alias="is")
     encoding: Annotated[str, BeforeValidator(_encoding)] = ""
     fields_: dict[Annotated[str, AfterValidator(_column)], _FieldName] = Key({}, alias="fields")
-    constants: dict[Annotated[str, AfterValidator(_constant)], _Text] = Key({})
+    constants: dict[Annotated[str, AfterValidator(_constant)], _Name] = Key({})
     expect: dict[str, Annotated[Any, BeforeValidator(_integer_or_text)]] = Key({})
     time_unit: Annotated[str, BeforeValidator(_time_unit)] = "s"
     layout: Annotated[str, BeforeValidator(_layout)] = ""
     names: Annotated[tuple[str, ...], PlainValidator(_names)] = ()
-    sensors: dict[str, _Sensor] = Key({})
-    silent_after_s: _Above0 | None = None
-    max_late_s: _Above0 = MAX_LATE_S
+    sensors: dict[Annotated[str, AfterValidator(_sensor)], _Sensor] = Key({})
+    silent_after_s: _Seconds | None = None
+    max_late_s: _Seconds = MAX_LATE_S
     end: Annotated[_Text | None, BeforeValidator(lambda value: _sensor_name(value))] = None
 
     @classmethod
@@ -231,7 +255,7 @@ class RuleTable(TomlTable):
         if self.kind == TELEMETRY:
             rule = self.rule(0)
             if rule.encoding == STRUCT:
-                count = len(struct.unpack(rule.layout, bytes(struct.calcsize(rule.layout))))
+                count = len(_zeros(rule.layout))
                 if count != len(rule.names):
                     what = f"'layout' has {count} values, 'names' has {len(rule.names)}"
                     yield ("names",), what
@@ -321,6 +345,14 @@ def _sources(rule: Rule) -> Iterator[Mistake]:
             yield (), f"nothing gives '{column}': {_REMEDIES[column]}"
 
 
+_IS_NO: Final = {"string": float, "long": float | bytes, "double": bytes}  # for `_payload`
+
+
+def _zeros(layout: str) -> tuple[Any, ...]:
+    """Return values of a layout, of the types that it gives."""
+    return struct.unpack(layout, bytes(struct.calcsize(layout)))
+
+
 def _payload(rule: Rule) -> Iterator[Mistake]:
     """What is asked of a payload is possible."""
     wanted = [("fields", column, of) for column, of in rule.fields.items() if of.name]
@@ -341,8 +373,11 @@ def _payload(rule: Rule) -> Iterator[Mistake]:
     for name in sorted(known):
         if any(other.startswith(f"{name}.") for other in known):
             yield ("fields",), f"'{name}' cannot be a value and have fields within it"
+    values = dict(zip(rule.names, _zeros(rule.layout), strict=False))
     types: dict[str, str] = {}
     for field, kind in wanted_fields(rule):
+        if isinstance(values.get(field.name), _IS_NO[kind]):
+            yield ("layout",), f"'{field.name}' of 'layout' is not a {kind}"
         if rule.encoding == JSON and types.setdefault(field.name, kind) != kind:
             yield (), f"'{field.name}' cannot be both a {types[field.name]} and a {kind}"
 

@@ -5,7 +5,8 @@ import json
 import re
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
@@ -66,10 +67,27 @@ def by_duckdb(sql: str, place: Storage, limit: int = 0) -> Answer:
             found: Any = connection.sql(sql)
             if found is None:
                 return [], iter(())
-            batches = iter(found.to_arrow_reader(_BATCH_ROWS))
+            pool = opened.enter_context(ThreadPoolExecutor(1, "motemq-query"))
+            batches = _interruptible(connection, pool, lambda: found.to_arrow_reader(_BATCH_ROWS))
             first = list(islice(batches, 1))  # most of what fails does so at once
         rows = _as_they_come(chain(first, batches), limit, opened.pop_all())
         return list(found.columns), rows
+
+
+def _interruptible(
+    connection: Any, pool: ThreadPoolExecutor, begin: Callable[[], Iterable[Any]]
+) -> Iterator[Any]:
+    """Yield batches that the pool's thread waits for, so that Ctrl-C ends the wait.
+
+    DuckDB itself hears no signal while it makes an Arrow batch.
+    """
+    try:
+        batches = iter(pool.submit(begin).result())
+        while (batch := pool.submit(next, batches, None).result()) is not None:
+            yield batch
+    except KeyboardInterrupt:
+        connection.interrupt()
+        raise
 
 
 @contextlib.contextmanager

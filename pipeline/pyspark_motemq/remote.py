@@ -61,6 +61,7 @@ class Broker:
                     "http://HOST:PORT, and the broker's token into a file (tokenFile)"
                 )
             known = known and parts.path in ("", "/") and not (parts.query or parts.fragment)
+            str(parts.hostname).encode("idna")  # as it is looked up
         except ValueError:  # a port that is no number, or too large; half of an IPv6 address
             known = False
         if not known:
@@ -147,12 +148,17 @@ class Broker:
 
     def _token(self) -> str:
         try:
-            return Path(self.token_file).read_text().strip()
+            token = Path(self.token_file).read_text("ascii", "replace").strip()
         except OSError as error:
             raise JournalError(
                 f"option tokenFile: {self.token_file} cannot be read here ({error.strerror}); "
                 "every executor needs it"
             ) from error
+        if not (token.isascii() and token.isprintable() and token):
+            raise JournalError(
+                f"option tokenFile: {self.token_file} has no token: one line of ASCII is wanted"
+            )
+        return token
 
     def _unreachable(self, error: Exception) -> str:
         return (

@@ -31,6 +31,9 @@ _PACKETS = "application/x-fmqp"
 _PART_BYTES = 4 * 1024 * 1024  # of one request
 _ASKED_AT_ONCE = 1000  # topics
 _RETAINED = 0x04
+_MOST_BODY = 8 * 1024 * 1024  # of a payload, whatever the broker's bus.max_body is
+_OPTIONS = ("brokers", "tokenFile", "caFile", "onDemand")
+_OF_SPARK = ("checkpointlocation", "queryname", "path")  # it hands on what it was told itself
 _COLUMNS = "path (string), payload (binary or string) and, if wanted, retained (boolean)"
 
 
@@ -46,7 +49,14 @@ class SinkOptions:
     def read(cls, given: Mapping[str, str], schema: StructType) -> "SinkOptions":
         """Read options and check the columns. Raises ``JournalError``."""
         values = {name.lower(): value for name, value in given.items()}
-        url = values.get("brokers", "")
+        known = {*map(str.lower, _OPTIONS), *_OF_SPARK}
+        for name in values:
+            if name not in known and not name.startswith("async"):  # Spark's, too
+                raise JournalError(
+                    f"option {name} is not known to the sink 'motemq'; there are: "
+                    f"{', '.join(_OPTIONS)}"
+                )
+        url = values.get("brokers", "").strip()
         if not url or "," in url:
             raise JournalError(
                 "to publish, the sink 'motemq' needs one broker's HTTP: "
@@ -206,6 +216,10 @@ def _packet(path: str | None, payload: bytes | str | None, retained: bool) -> by
     body = payload.encode() if isinstance(payload, str) else payload
     if not 0 < len(topic) <= 255:
         raise JournalError(f"the path '{path[:80]}' has {len(topic)} bytes; 1 to 255 are allowed")
+    if len(body) > _MOST_BODY:
+        raise JournalError(
+            f"the payload for '{path[:80]}' has {len(body)} bytes; {_MOST_BODY} are allowed"
+        )
     head = bytes([_RETAINED * retained, len(topic)]) + len(body).to_bytes(4, "big")
     return head + topic + body
 
@@ -239,5 +253,6 @@ def _publish(
         if discarded:
             raise JournalError(
                 f"the broker at {broker.url} discarded {discarded} publications of batch {batch}: "
-                "an incorrect path, a path of the broker's own, or a payload above bus.max_body"
+                "an incorrect path, a path of the broker's own, an empty payload, or one above "
+                "bus.max_body; when the batch is repeated, it goes on without them"
             )

@@ -32,6 +32,10 @@ class Registry:
         default_factory=lambda: Rule({"temperature": Sensor(0.0, 40.0, 1.0)}, silent_after_s=10.0)
     )
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return (self.rule,)
+
     def rule_for(self, path: str) -> Rule | None:
         return self.rule if path.startswith("telemetry/") else None
 
@@ -41,8 +45,8 @@ class Desk:
 
     def __init__(self, restarts: bool = False, **changed: object) -> None:
         self.settings = AlertSettings.read({"silent_after_s": 100.0, "shards": 1, **changed})
-        self.rules = Rules(Registry(), self.settings)
-        self.fleet = Fleet(0, self.rules, self.settings)
+        self.registry = Registry()
+        self.fleet = Fleet(0, Rules(self.registry, self.settings), self.settings)
         self.restarts = restarts
         self.now_s = 0.0
         self.alerts: list[Alert] = []
@@ -56,10 +60,15 @@ class Desk:
         self.alerts += found
         if self.restarts:
             text = self.fleet.to_text()
-            self.fleet = Fleet(0, Rules(Registry(), self.settings), self.settings)
-            self.fleet.from_text(text)
+            self.restart(self.registry)
             assert self.fleet.to_text() == text
         return found
+
+    def restart(self, registry: Registry) -> None:
+        text = self.fleet.to_text()
+        self.registry = registry
+        self.fleet = Fleet(0, Rules(registry, self.settings), self.settings)
+        self.fleet.from_text(text)
 
     def at(self, now_s: float, *events: Event) -> list[Alert]:
         self.now_s = now_s

@@ -7,7 +7,7 @@ import pytest
 from motemq_pipeline.alerts.events import Gone, Reading, Returned
 from motemq_pipeline.alerts.settings import AlertSettings
 from motemq_pipeline.errors import PipelineError
-from tests.pipeline.alert_desk import START_MS, Desk, told
+from tests.pipeline.alert_desk import START_MS, Desk, Registry, Rule, told
 
 
 def test_a_board_is_silent_once_and_back_once() -> None:
@@ -42,6 +42,29 @@ def test_where_the_registry_says_nothing_the_setting_holds() -> None:
     desk = Desk(silent_after_s=0)
     desk.at(0, Reading("a", desk.now_ms, "elsewhere/a", "x", None, 1e9, 1))
     assert desk.until(100_000, 10.0) == []
+
+
+@pytest.mark.parametrize(("silent_after_s", "silent_ms"), [(60.0, 61_000), (3.0, 4_000)])
+def test_another_silence_holds_for_a_board_that_speaks_after_a_restart(
+    silent_after_s: float, silent_ms: int
+) -> None:
+    desk = Desk()
+    desk.at(0, desk.reading(0), desk.reading(0, board="b"))
+    desk.restart(Registry(Rule(silent_after_s=silent_after_s)))
+    desk.at(1, desk.reading(1))
+    desk.restart(desk.registry)
+    desk.until(200)
+    assert [(a.board, a.raised_ms - START_MS) for a in desk.alerts] == sorted(
+        [("a", silent_ms), ("b", 10_000)], key=lambda each: each[1]
+    )
+
+
+def test_no_silence_any_more_holds_for_a_board_that_speaks_after_a_restart() -> None:
+    desk = Desk(silent_after_s=0)
+    desk.at(0, desk.reading(0))
+    desk.restart(Registry(Rule()))
+    desk.at(1, desk.reading(1))
+    assert desk.until(1000) == []
 
 
 def test_a_value_is_out_of_range_until_it_is_well_inside() -> None:

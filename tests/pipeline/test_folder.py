@@ -286,6 +286,14 @@ def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
             Remote(Broker("https://127.0.0.1:1", ca_file=str(file))).partitions()
 
 
+@pytest.mark.parametrize("content", [b"", b"\n", "é€".encode(), b"\xff", b"first\nsecond"])
+def test_a_token_file_without_a_token_is_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "token").write_bytes(content)
+    broker = Broker("http://127.0.0.1:1", token_file=str(tmp_path / "token"))
+    with pytest.raises(JournalError, match=r"option tokenFile: .* has no token"):
+        Remote(broker).partitions(0.0)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -302,6 +310,8 @@ def test_an_authority_that_is_none_is_named(tmp_path: Path) -> None:
         ({"brokers": "http://x:99999"}, "'http://x:99999' is no address"),
         ({"brokers": "x:87a"}, "'http://x:87a' is no address"),
         ({"brokers": "http://[::1"}, "is no address"),
+        ({"brokers": f"http://{'x' * 64}.de"}, "is no address"),
+        ({"brokers": "http://a..b"}, "is no address"),
     ],
 )
 def test_wrong_options_are_refused_in_words(given: dict[str, Any], words: str) -> None:

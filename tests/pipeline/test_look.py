@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -482,6 +483,34 @@ def test_what_a_query_that_was_killed_left_goes_with_the_next(
     assert list(tmp_path.glob("motemq-query-*"))
     subprocess.run([*argv, "select 1"], check=True, stdout=subprocess.DEVNULL, timeout=_END_S)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_ends_a_query_that_duckdb_is_busy_with(
+    desk: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    argv = [sys.executable, "-m", "motemq", "pipeline", "query", "--tables", str(desk.folder)]
+    endless = "select sum(i) from range(1000000000000000) t(i)"
+    until = time.monotonic() + _END_S
+    with subprocess.Popen([*argv, endless], stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not list(tmp_path.glob("motemq-query-*/.owner")):
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            begun_s = _processor_s(process.pid)
+            while _processor_s(process.pid) < begun_s + 2:  # far more than what is before DuckDB
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, told) == (130, "pipeline: interrupted; Spark is stopped\n")
+
+
+def _processor_s(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _command(*arguments: str | Path) -> tuple[int, str]:

@@ -104,12 +104,19 @@ def test_a_fault_has_its_line(tmp_path: Path, changed: str, line: int, told: str
     [
         ("silent_after = 3", 7, "'silent_after' is unknown here; do you mean 'silent_after_s'?"),
         ("silent_after_s = 0", 7, "'silent_after_s' must be above 0, not 0"),
+        ("silent_after_s = 1e13", 7, "'silent_after_s' must be at most 1e+12"),
+        ("max_late_s = 1e300", 7, "'max_late_s' must be at most 1e+12, not 1e+300"),
         ("end = 7", 7, "'end' must be the name of a sensor, not 7"),
         ("max_late_s = nan", 7, "'max_late_s' must be finite"),
         ("time_unit = ['s']", 7, "'time_unit' must be one of s, ms, us, ns, iso8601, not ['s']"),
         ("time_unit = 's'", 7, "'time_unit' is of the field that 'fields' calls 'time'"),
         ("layout = '<I'", 7, "'layout' is of encoding 'struct'"),
         ("expect = { v = 1.5 }", 7, "'v' must be an integer or a text, not 1.5"),
+        (f"expect = {{ v = {2**63} }}", 7, "'v' must be an integer of 64 bits, not 92233"),
+        (f"constants = {{ unit = '{'x' * 201}' }}", 7, "at most 200 characters, not 201"),
+        (f"[rule.sensors.{'x' * 201}]", 7, "a name has at most 200 characters, not 201"),
+        ("[rule.sensors.'']", 7, "a sensor's name is empty"),
+        (f"[rule.sensors.a]\nunit = '{'x' * 201}'", 8, "at most 200 characters, not 201"),
         ("constants = { seq = '1' }", 7, "a constant is one of board, sensor, unit"),
         ("sensors.a = 1", 7, "'a' must be a table, not 1"),
         ("[rule.sensors.a]\nmin = 3\nmax = 3", 9, "'max' 3 must be above 'min' 3"),
@@ -140,6 +147,7 @@ def test_what_is_added_is_checked(tmp_path: Path, added: str, line: int, told: s
         ("'<Id'", "['v', 'v']", 7, "'names' has a name twice"),
         ("'<Id'", "'v'", 7, "'names' must be a list of texts"),
         ("'<Id'", "['a', 'b']", 8, "'v' is none of 'names'"),
+        ("'<4s'", "['v']", 6, "'v' of 'layout' is not a double"),
     ],
 )
 def test_a_layout_is_checked(tmp_path: Path, layout: str, names: str, line: int, told: str) -> None:
@@ -148,6 +156,23 @@ def test_a_layout_is_checked(tmp_path: Path, layout: str, names: str, line: int,
         tmp_path, f"{head}layout = {layout}\nnames = {names}\nfields = {{ value = 'v' }}\n"
     )
     assert any(fault.startswith(f"{line}: ") and told in fault for fault in faults), faults
+
+
+@pytest.mark.parametrize(
+    ("layout", "fields", "added", "told"),
+    [
+        ("<If", ", seq = 'n'", "", "'n' of 'layout' is not a long"),
+        ("<I4s", ", t_ms = 'n?'", "", "'n' of 'layout' is not a long"),
+        ("<If", ", unit = 'n'", "", "'n' of 'layout' is not a string"),
+        ("<If", "", "expect = { n = 1 }", "'n' of 'layout' is not a long"),
+    ],
+)
+def test_values_of_a_layout_have_the_types_that_are_wanted(
+    tmp_path: Path, layout: str, fields: str, added: str, told: str
+) -> None:
+    head = "[[rule]]\npath = '{board}/{sensor}'\nis = 'telemetry'\nencoding = 'struct'\n"
+    head += f"names = ['v', 'n']\n{added}\nfields = {{ value = 'v'{fields} }}\n"
+    assert _faults(tmp_path, f"{head}layout = '{layout}'\n") == [f"8: {told}"]
 
 
 def test_fields_may_differ_by_case_only(tmp_path: Path) -> None:

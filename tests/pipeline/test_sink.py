@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -105,6 +106,24 @@ def test_on_demand_only_what_somebody_wants_is_published(
     assert journalled.filter("path like 'nobody/%'").count() == 1
 
 
+def test_a_batch_goes_on_without_what_the_broker_discards_when_it_is_repeated(
+    spark: SparkSession, tmp_path: Path, running: BrokerProcess, listener: Client
+) -> None:
+    journal, checkpoint = tmp_path / "journal", tmp_path / "checkpoint"
+    _append(journal, 0, 0, 3)
+    text = F.col("payload").cast("string")
+    emptied = F.when(text == "1", F.lit("")).otherwise(text).alias("payload")
+    rows = _alerts(spark, journal).select("path", emptied)
+    with pytest.raises(
+        StreamingQueryException, match=r"discarded 1 .* an empty payload, .* without"
+    ):
+        _publish(rows, running, checkpoint)
+    assert _heard(listener) == [("alerts/0", b"0"), ("alerts/0", b"2")]
+    _append(journal, 0, 3, 1)
+    _publish(rows, running, checkpoint)
+    assert _heard(listener) == [("alerts/0", b"3")]
+
+
 @given(
     sizes=st.lists(st.integers(7, 60), max_size=40),
     cuts=st.lists(st.integers(0, 40), max_size=5),
@@ -144,6 +163,11 @@ def test_parts_have_the_same_rows_however_a_batch_is_spread_over_tasks(
         ("path string, payload string", {}, "needs one broker"),
         ("path string, payload string", {"brokers": "a,b"}, "needs one broker"),
         ("path string, payload string", {"brokers": "x", "onDemand": "yes"}, "option onDemand"),
+        (
+            "path string, payload string",
+            {"brokers": "x", "onDemnd": "true"},
+            "ondemnd is not known",
+        ),
         ("path string, payload string", {"brokers": "x", "caFile": "a"}, "caFile: .* https://"),
     ],
 )
@@ -157,7 +181,13 @@ def test_what_cannot_be_published_is_refused_in_words(
 
 @pytest.mark.parametrize(
     ("path", "payload", "words"),
-    [(None, b"", "null"), ("a", None, "null"), ("", b"", "0 bytes"), ("é" * 200, b"", "400 bytes")],
+    [
+        (None, b"", "null"),
+        ("a", None, "null"),
+        ("", b"", "0 bytes"),
+        ("é" * 200, b"", "400 bytes"),
+        ("a", b"x" * (2**23 + 1), "'a' has 8388609 bytes; 8388608 are allowed"),
+    ],
 )
 def test_rows_that_are_no_publication(path: str | None, payload: bytes | None, words: str) -> None:
     with pytest.raises(JournalError, match=words):

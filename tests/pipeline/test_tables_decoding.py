@@ -1,5 +1,6 @@
 """Payloads of every encoding to the same readings, or to a reason; never to an exception."""
 
+import json
 import math
 import random
 import struct
@@ -242,6 +243,18 @@ def test_columns_are_decoded_as_messages_are_one_by_one(
     assert batch.column("message_seq").to_pylist() == sorted(
         batch.column("message_seq").to_pylist()
     )
+
+
+@pytest.mark.parametrize("encoding", ["json", "cbor", "msgpack"])
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\tb", "é", "a b", "__proto__", "end", "self"])
+def test_a_field_may_have_any_name(tmp_path: Path, encoding: str, name: str) -> None:
+    (tmp_path / "registry.toml").write_text(
+        f"[[rule]]\npath = '{{board}}/{{sensor}}'\nis = 'telemetry'\nencoding = '{encoding}'\n"
+        f"fields = {{ value = {json.dumps(name)} }}\n"
+    )
+    rules = load_registry(tmp_path / "registry.toml").rules
+    (batch,) = silver_rows(rules)(iter([_batch([("b/s", encoded(encoding, {name: 21.5}))])]))
+    assert _found(batch.to_pylist()) == {0: [("s", None, None, 21.5)]}
 
 
 @given(

@@ -42,6 +42,7 @@ class Board:
     late_ms: int = 0  # when the last of them came
     open: dict[tuple[str, str], _Open] = field(default_factory=dict)
     numbering: Numbering = field(default_factory=Numbering)
+    outdated: bool = False  # ``silent_ms`` is of rules that there were before
 
     def handle(
         self, event: Event, limits: Limits, settings: AlertSettings, now_ms: int
@@ -115,7 +116,9 @@ class Board:
 
     def _shortest_silence(self, limits: Limits) -> None:
         own = milliseconds(limits.silent_after_s)
-        if own:
+        if self.outdated:
+            self.silent_ms, self.outdated = own or None, False
+        elif own:
             self.silent_ms = own if self.silent_ms is None else min(self.silent_ms, own)
 
     def _silence_ms(self) -> int | None:
@@ -212,15 +215,19 @@ class Board:
     def to_json(self) -> list[Any]:
         """Return what ``from_json`` takes."""
         facts = [self.seen_ms, int(self.resting), self.silent_ms, self.gone_ms, self.raised]
-        facts += [self.quiet_ms, self.late, self.late_ms]
+        facts += [self.quiet_ms, self.late, self.late_ms, int(self.outdated)]
         still = [[kind, sensor, o.raised_ms, o.number] for (kind, sensor), o in self.open.items()]
         return [facts, still, self.numbering.to_json()]
 
     @classmethod
     def from_json(cls, name: str, state: list[Any]) -> "Board":
         """Return the board of which ``to_json`` was called."""
-        (seen, resting, silent, gone, raised, quiet, late, late_ms), still, numbering = state
+        facts, still, numbering = state
+        # States of earlier versions end here.
+        seen, resting, silent, gone, raised, quiet, late, late_ms, *outdated = facts
         found = {(kind, sensor): _Open(at, number) for kind, sensor, at, number in still}
         numbers = Numbering.from_json(numbering)
-        resting = bool(resting)
-        return cls(name, seen, resting, silent, gone, raised, quiet, late, late_ms, found, numbers)
+        times = (quiet, late, late_ms)
+        return cls(
+            name, seen, bool(resting), silent, gone, raised, *times, found, numbers, any(outdated)
+        )

@@ -112,6 +112,7 @@ class Fleet:
         boards = {name: board.to_json() for name, board in self._boards.items()}
         shards = self._settings.shards
         facts = [shards, self._settle_ms, self._now_ms, self._refusals, self._refusing_ms]
+        facts.append(self._rules.silences)
         return json.dumps([_VERSION, facts, boards], separators=(",", ":"))
 
     def from_text(self, text: str) -> None:
@@ -125,10 +126,13 @@ class Fleet:
                 f"the alerts' checkpoint has state version {version}, this program knows "
                 f"{_VERSION}; go on with the other version, or begin with a new checkpoint"
             )
-        shards, self._settle_ms, self._now_ms, self._refusals, self._refusing_ms = facts
+        shards, self._settle_ms, self._now_ms, self._refusals, self._refusing_ms, *silences = facts
         if shards != self._settings.shards:
             raise PipelineError(
                 f"alerts.shards is {self._settings.shards}, the alerts' checkpoint has {shards}; "
                 "set it back, or begin with a new checkpoint"
             )
         self._boards = {name: Board.from_json(name, state) for name, state in boards.items()}
+        if silences != [self._rules.silences]:  # earlier versions did not note them
+            for board in self._boards.values():
+                board.outdated = True

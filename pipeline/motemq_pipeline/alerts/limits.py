@@ -1,7 +1,8 @@
 """Which limits hold for a reading: those of the registry's rule for its path."""
 
 import math
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -32,6 +33,9 @@ class PathRule(Protocol):
 
 class Registry(Protocol):
     """Rules in order, the first that matches a path decides (docs/registry.md)."""
+
+    @property
+    def rules(self) -> Sequence[PathRule]: ...
 
     def rule_for(self, path: str) -> PathRule | None:
         """Return the rule of a path."""
@@ -74,6 +78,12 @@ class Rules:
     registry: Registry
     settings: AlertSettings
     _found: dict[tuple[str, str], Limits] = field(init=False, repr=False, default_factory=dict)
+
+    @property
+    def silences(self) -> int:
+        """A number for how long boards may be silent; another one if any rule says otherwise."""
+        said = [rule.silent_after_s for rule in self.registry.rules]
+        return zlib.crc32(repr([self.settings.silent_after_s, *said]).encode())
 
     def limits(self, path: str, sensor: str) -> Limits:
         """Return what holds for a reading."""
