@@ -1,10 +1,13 @@
 # The two commands of the README are `make demo` and `make test`; both set up what they need.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench reliability picture lock size clean
+.PHONY: help setup peers demo test check bench reliability picture lock size clean
 
 # Where it is set, as in many containers, each command that a test starts compiles our modules anew:
 # 0.11 of 0.25 s of a processor.
 unexport PYTHONDONTWRITEBYTECODE
+
+# Where Debian has mosquitto, and others than root do not look.
+export PATH := $(PATH):/usr/sbin
 
 BIN := .venv/bin
 OUT ?= out/demo
@@ -20,13 +23,16 @@ setup: ## install what is needed: Debian packages (when root) and .venv
 demo: setup ## three virtual boards, from blank flash to a Spark report; KEEP=1: then look at the dashboard
 	@$(BIN)/motemq demo --out $(OUT) $(if $(KEEP),--keep)
 
+peers:
+	@./setup.sh tests
+
 check: setup ## lint, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: check ## pass all tests: pure, MicroPython, virtual boards, Spark
+test: peers check ## pass all tests: pure, MicroPython, virtual boards, Spark
 	@$(BIN)/motemq firmware build unix unix32 unix126 rpi_pico vesp32 vpico_w
 	MOTEMQ_PICTURES=out/pictures $(BIN)/pytest -n $(WORKERS) --dist loadfile --max-worker-restart 0 -m "not alone" --durations 10
 	$(BIN)/pytest -m alone

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What `make setup` does: Debian packages (when root), .venv, Java and Node if none is found.
-# Does nothing when nothing changed since the last time.
+# Does nothing when nothing changed since the last time. `./setup.sh tests`: also the brokers that
+# tests of benchmarks compare ours with.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -17,6 +18,24 @@ install_packages() {
   { apt-get update && DEBIAN_FRONTEND=noninteractive $install; } >"$log" 2>&1 ||
     { tail -n 20 "$log" >&2; fail "could not install them (above: the end of apt's output)"; }
   rm -f "$log"
+}
+
+is_installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed'; }
+
+# Debian starts a broker that is installed, now and at each boot; these are for tests only.
+install_peers() {
+  local policy=/usr/sbin/policy-rc.d package missing=()
+  for package in mosquitto nats-server; do
+    is_installed $package || missing+=($package)
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" = 0 ] && [ ! -e $policy ]; then
+    trap "rm -f $policy" EXIT
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod +x $policy
+  fi
+  install_packages "${missing[@]}"
+  command -v systemctl >/dev/null && systemctl disable --quiet "${missing[@]}" 2>/dev/null || true
 }
 
 find_python() {
@@ -36,6 +55,8 @@ if [ -z "$PYTHON" ]; then
   find_python
   [ -n "$PYTHON" ] || fail "no Python 3.11 or newer found: this needs Debian 12 or newer"
 fi
+
+[ "${1:-}" != tests ] || install_peers
 
 stamp=.venv/.setup-stamp
 want=$({ "$PYTHON" -VV; pwd; cat pyproject.toml requirements.lock setup.sh hatch_build.py host_broker/bus/*.pyx host_broker/net/journal/*.pyx; } | sha256sum | cut -d' ' -f1)
@@ -60,7 +81,7 @@ for browser in chromium chromium-browser google-chrome google-chrome-stable; do
 done
 missing=()
 for package in "${packages[@]}"; do
-  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  is_installed "$package" || missing+=("$package")
 done
 [ ${#missing[@]} = 0 ] || install_packages "${missing[@]}"
 

@@ -32,7 +32,6 @@ from benchmarks.broker.peers import (
     Peer,
     PeerFailed,
     Running,
-    installed,
     running,
 )
 from benchmarks.broker.wires import FMQP, MQTT
@@ -363,9 +362,6 @@ def test_the_rows_are_listed() -> None:
     assert rows == [*(workload.name for workload in WORKLOADS), *steady.MEASURES]
 
 
-@pytest.mark.skipif(
-    not (installed(MOSQUITTO) and installed(NATS)), reason="mosquitto and nats-server are missing"
-)
 def test_a_short_run_with_all_peers_prints_its_verdicts() -> None:
     result = _run("mixed-1-1", "--rounds", "1", "--duration", "0.05", "--seed", "77")
     assert result.returncode == 0, result.stderr

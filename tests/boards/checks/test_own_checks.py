@@ -148,7 +148,8 @@ def test_a_file_of_ones_own_is_judged_and_reported_as_ours(broker: Broker, tmp_p
         (_NAMED.format("two words"), r"check 'two words': .* without a space"),
         (_NAMED.format("one,two"), r"check 'one,two': .* without a space or a comma"),
         (_NAMED.format("bell\a"), r"check 'bell\\x07': .* that can be printed"),
-        ("x = 1\0\n", r"wrong\.py:1: source code string cannot contain null bytes"),
+        # Python 3.11.2 does not say in which line.
+        ("x = 1\0\n", r"wrong\.py(:1|: ValueError): source code string cannot contain null bytes"),
         ("import sys\nsys.exit(0)\n", r"wrong\.py:2: SystemExit: 0"),
     ],
 )

@@ -234,9 +234,8 @@ def test_systemd_is_told_when_the_broker_is_ready(tmp_path: Path) -> None:
 def test_the_broker_runs_under_the_limits_of_the_unit(tmp_path: Path) -> None:
     """What can be had of them without systemd: no capabilities, no new ones, another user, no
     executable memory that is written to, a private umask."""
-    setpriv = shutil.which("setpriv")
-    if setpriv is None or os.geteuid() != 0:
-        pytest.fail("setpriv (util-linux) and root are needed to take rights away")
+    if shutil.which("setpriv") is None or shutil.which("unshare") is None or os.geteuid() != 0:
+        pytest.fail("setpriv and unshare (util-linux) and root are needed to take rights away")
     folder = tmp_path / "state"
     folder.mkdir(mode=0o700)
     os.chown(folder, 65534, 65534)
@@ -244,12 +243,15 @@ def test_the_broker_runs_under_the_limits_of_the_unit(tmp_path: Path) -> None:
         if parent.stat().st_uid == 0 and str(parent).startswith("/tmp/pytest"):
             parent.chmod(parent.stat().st_mode | 0o011)
     tmp_path.chmod(0o711)
+    # The clone may be in a folder that only root may enter, such as /root.
     prefix = (
+        "mount --bind . /mnt; cd /mnt; "
         "exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs "
         '--bounding-set=-all --inh-caps=-all "$@";'
     )
+    _, *words = motemq("broker", "--data", str(folder / "data"), *_AUTO)
     process = subprocess.Popen(
-        ["sh", "-c", prefix, "sh", *motemq("broker", "--data", str(folder / "data"), *_AUTO)],
+        ["unshare", "-m", "sh", "-ec", prefix, "sh", "/mnt/.venv/bin/python", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={"PATH": os.environ["PATH"], "HOME": "/nonexistent"},

@@ -182,6 +182,8 @@ def is_listening(port: int) -> bool:
         socket.create_connection(("127.0.0.1", port), timeout=30).close()
     except ConnectionRefusedError:
         return False
+    except ConnectionResetError:  # it was closed with us in its queue: the next one is refused
+        pass
     return True
 
 
