@@ -171,8 +171,11 @@ def _busy(busy: Busy) -> web.Response:
 
 
 async def count_publications(packets: bytes) -> int | None:
-    """Return how many publications these are; None if they are anything else."""
-    at = count = 0
+    """Return how many publications these are; None if they are anything else.
+
+    Who clears a retained message publishes nothing.
+    """
+    at = count = clearing = 0
     size = len(packets)
     while at < size:
         if size - at < HEADER.size:
@@ -182,6 +185,7 @@ async def count_publications(packets: bytes) -> int | None:
             return None
         at += HEADER.size + topic_length + body_length
         count += 1
+        clearing += bool(flags and not body_length)
         if not count % _COUNTED_AT_ONCE:
             await asyncio.sleep(0)
-    return count if at == size else None
+    return count - clearing if at == size else None

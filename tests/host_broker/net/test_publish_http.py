@@ -88,6 +88,23 @@ def test_a_retained_message_is_there_for_later_and_after_a_restart(tmp_path: Pat
         assert _heard(listener, 1) == [("home/lamp", b"on")]
 
 
+def test_to_clear_what_is_retained_is_neither_published_nor_discarded(
+    running: BrokerProcess,
+) -> None:
+    assert _post(running, "/publish/home/old?retain=true", b"on")[0] == 200
+    clear = _packet(b"home/old", b"", 0x04)
+    assert _post(running, "/publish", clear + _packet(b"home/old", b""), **_PACKETS) == (
+        200,
+        {"published": 0, "discarded": 1},
+    )
+    assert _post(running, "/publish/home/old?retain=true", b"") == (
+        200,
+        {"published": 0, "discarded": 0},
+    )
+    with _listener(running, "home/old") as listener:
+        assert _heard(listener, 0) == []
+
+
 def test_many_messages_in_order_and_what_is_discarded_is_counted(running: BrokerProcess) -> None:
     packets = [_packet(b"t/a", b"%d" % number + bytes(1000)) for number in range(3000)]
     with _listener(running, "t/a") as listener:
