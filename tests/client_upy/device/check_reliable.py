@@ -224,7 +224,8 @@ if sys.implementation.name == "micropython":
         line.come = None
         gc.collect()
         took = gc.mem_alloc() - before
-        equal(took <= 4096, True, "%d bytes" % took)
+        if sys.platform != "webassembly":  # there garbage is collected between two calls of it
+            equal(took <= 4096, True, "%d bytes" % took)
 
 
 class _Pressed(Memory):
