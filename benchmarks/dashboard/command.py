@@ -134,7 +134,7 @@ def _report(windows: Sequence[_Window], topics: int, rate: float) -> None:
     click.echo("|---|---|---|---|---|")
     for each in views:
         click.echo(
-            f"| {each.name} | {_median(each.page):.2f} | {_median(each.browser):.2f} | "
+            f"| {each.name} | {_median(each.page):.3f} | {_median(each.browser):.3f} | "
             f"{_median(each.p99_ms):.2f} | {_median(each.ratio):.2f} "
             f"({min(each.ratio):.2f} to {max(each.ratio):.2f}) |"
         )
