@@ -51,27 +51,26 @@ def test_without_node_it_says_so_before_any_work(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    out = tmp_path / "file" / "out"
-    result = subprocess.run(
+def _demo_into(out: Path) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
         [sys.executable, "-m", "motemq", "demo", "--out", str(out)],
         capture_output=True,
         text=True,
         timeout=180,
     )
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "out"
+    result = _demo_into(out)
     assert result.returncode == 1
     assert result.stderr == f"Error: cannot make {out}: Not a directory\n"
 
 
 def test_a_folder_that_is_not_the_demos_is_never_emptied(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    result = subprocess.run(
-        [sys.executable, "-m", "motemq", "demo", "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
+    result = _demo_into(tmp_path)
     assert result.returncode == 1
     assert "was not written by a demo" in result.stderr
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
